@@ -1,0 +1,21 @@
+"""Errors a user can meet; each message says where, what is wrong, what was found and what to do."""
+
+
+class DeepLFMError(Exception):
+    """Base class of every error raised on purpose by deeplfm."""
+
+
+class InputError(DeepLFMError, ValueError):
+    """The data handed in cannot be used as they are."""
+
+
+class ConfigError(DeepLFMError, ValueError):
+    """A setting has no meaning, or contradicts another one."""
+
+
+class TrainingDivergedError(DeepLFMError, ArithmeticError):
+    """The objective or a gradient stopped being a finite number."""
+
+
+class ModelFileError(DeepLFMError, OSError):
+    """A saved model is missing, damaged, foreign, or newer than this version of deeplfm."""

@@ -1,0 +1,40 @@
+"""Feature maps: one file per linear system, one line each in the registry."""
+
+from __future__ import annotations
+
+from deeplfm.errors import ConfigError
+from deeplfm.features.arc_cosine import ArcCosine, ArcCosine0, ArcCosine2
+from deeplfm.features.base import FeatureMap
+from deeplfm.features.eq import ExponentiatedQuadratic
+from deeplfm.features.ode1 import FirstOrder, first_order_response
+
+SYSTEMS: dict[str, type[FeatureMap]] = {
+    "ode1": FirstOrder,
+    "eq": ExponentiatedQuadratic,
+    "arc0": ArcCosine0,
+    "arc1": ArcCosine,
+    "arc2": ArcCosine2,
+}
+
+
+def feature_map(system: str) -> type[FeatureMap]:
+    """The feature map registered under a name."""
+    try:
+        return SYSTEMS[system]
+    except KeyError:
+        raise ConfigError(
+            f"system: {system!r} is not known. Choose one of {', '.join(SYSTEMS)}."
+        ) from None
+
+
+__all__ = [
+    "SYSTEMS",
+    "ArcCosine",
+    "ArcCosine0",
+    "ArcCosine2",
+    "ExponentiatedQuadratic",
+    "FeatureMap",
+    "FirstOrder",
+    "feature_map",
+    "first_order_response",
+]

@@ -1,0 +1,47 @@
+r"""Arc-cosine kernels of order 0, 1 and 2: rectified powers of a projection (DGP-ARC)."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from deeplfm.features.base import FeatureMap
+from deeplfm.features.eq import project
+
+
+class ArcCosine(FeatureMap):
+    r"""Features √2·S_q·max(0, xΩ)^p with Ω ~ N(0, 1/ℓ²): M columns, not 2M.
+
+    Their kernel is S²(‖x‖‖x'‖)^p J_p(θ)/π, inputs measured in lengthscales. Order 0 is a step: its
+    gradient with respect to inputs and frequencies is zero.
+    """
+
+    columns_per_frequency: ClassVar[int] = 1
+    spectral_variance: ClassVar[float] = 1.0
+    order: ClassVar[int] = 1
+
+    def waves(
+        self, x: Float[Tensor, "*S 1 N P"], frequency: Float[Tensor, "*R G P Q M"]
+    ) -> tuple[Float[Tensor, "*S G N Q M"], ...]:
+        """The rectified projection."""
+        phase = project(x, frequency)
+        rectified = (phase > 0).to(phase.dtype)
+        if self.order:
+            rectified = rectified * phase.pow(self.order)
+        return (math.sqrt(2) * self.sensitivity[:, None, 0, :, None] * rectified,)
+
+
+class ArcCosine0(ArcCosine):
+    """Order 0: a step."""
+
+    order: ClassVar[int] = 0
+
+
+class ArcCosine2(ArcCosine):
+    """Order 2: a one-sided parabola."""
+
+    order: ClassVar[int] = 2

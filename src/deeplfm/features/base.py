@@ -1,0 +1,161 @@
+r"""The contract of a feature map: what waves of given frequencies do to one linear system.
+
+Every layer of the model is Φ(x; Ω, θ) W. A feature map owns the parameters θ of the system and the
+prior of the frequencies Ω; it turns inputs into columns, and knows nothing of weights or layers.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from deeplfm.errors import ConfigError
+
+EXTRAS = ("constant", "trend", "initial_state")
+
+
+class FeatureMap(nn.Module):
+    r"""Columns φ(x, ω) of one linear system driven by Q latent forces with M waves each.
+
+    Parameters carry a leading group dimension G: one group in a hidden layer, whose units share
+    their features, and one group per output at the last layer (γ_d, ℓ_d, S_d of the paper). Force q
+    has the spectral prior ω ~ N(c_q, v/ℓ_q²) with v = ``spectral_variance``: c = 0 is the paper's
+    exponentiated-quadratic force, c ≠ 0 a narrow-band force that oscillates at c and stays coherent
+    over times of order ℓ.
+
+    Args:
+        n_inputs: number P of input dimensions.
+        n_forces: number Q of latent forces.
+        n_features: number M of frequencies per force.
+        n_groups: number G of independent parameter sets (outputs with their own system).
+        extras: columns beside the force: ``"constant"``, ``"trend"`` (one per input dimension) and,
+            for responses, ``"initial_state"``.
+        shared_forces: all groups hear the same forces (one ℓ and one Ω): the classical LFM.
+        max_lengthscale: upper bound on ℓ. A record of length T cannot show that a force stays
+            coherent for much longer than T; without a bound the evidence believes it does.
+    """
+
+    sensitivity_unit: Tensor
+    columns_per_frequency: ClassVar[int] = 2
+    spectral_variance: ClassVar[float] = 1.0
+
+    def __init__(
+        self,
+        n_inputs: int,
+        n_forces: int,
+        n_features: int,
+        n_groups: int = 1,
+        extras: tuple[str, ...] = (),
+        shared_forces: bool = False,
+        max_lengthscale: float = math.inf,
+    ) -> None:
+        super().__init__()
+        unknown = set(extras) - set(EXTRAS)
+        if unknown:
+            raise ConfigError(
+                f"features: unknown extra columns {sorted(unknown)}. Choose from {list(EXTRAS)}."
+            )
+        self.n_inputs, self.n_forces, self.n_features = n_inputs, n_forces, n_features
+        self.n_groups, self.extras = n_groups, tuple(extras)
+        self.max_lengthscale = float(max_lengthscale)
+        self.n_spectra = 1 if shared_forces else n_groups
+        self.log_lengthscale = nn.Parameter(torch.zeros(self.n_spectra, n_inputs, n_forces))
+        self.center = nn.Parameter(
+            torch.zeros(self.n_spectra, n_inputs, n_forces), requires_grad=False
+        )
+        self.raw_sensitivity = nn.Parameter(torch.ones(n_groups, n_inputs, n_forces))
+        self.register_buffer("sensitivity_unit", torch.ones(n_groups, n_inputs, n_forces))
+        self.log_extra_scale = nn.Parameter(torch.zeros(n_groups, self.n_extra_columns))
+
+    @property
+    def n_extra_columns(self) -> int:
+        """Columns that no frequency owns."""
+        per_input = {"constant": 1, "trend": self.n_inputs, "initial_state": self.n_inputs}
+        return sum(per_input[name] for name in self.extras)
+
+    @property
+    def n_columns(self) -> int:
+        """Width K of Φ."""
+        return self.columns_per_frequency * self.n_forces * self.n_features + self.n_extra_columns
+
+    @property
+    def frequency_shape(self) -> tuple[int, int, int, int]:
+        """Shape of Ω: groups, inputs, forces, features."""
+        return (self.n_spectra, self.n_inputs, self.n_forces, self.n_features)
+
+    @property
+    def sensitivity(self) -> Float[Tensor, "G P Q"]:
+        """Sensitivity S of the system to each force, learned in units that a start may choose."""
+        return self.raw_sensitivity * self.sensitivity_unit
+
+    @torch.no_grad()
+    def set_sensitivity(self, value: Float[Tensor, "G P Q"]) -> None:
+        """Set S and make it the unit in which steps are taken: forces differ by orders of magnitude."""
+        self.sensitivity_unit.copy_(value)
+        self.raw_sensitivity.fill_(1.0)
+
+    @property
+    def lengthscale(self) -> Float[Tensor, "G P Q"]:
+        """Lengthscale ℓ of each force along each input dimension."""
+        return 1 / (torch.exp(-self.log_lengthscale) + 1 / self.max_lengthscale)
+
+    def frequency_prior(self) -> tuple[Float[Tensor, "G P Q 1"], Float[Tensor, "G P Q 1"]]:
+        """Mean and standard deviation of p(ω)."""
+        std = math.sqrt(self.spectral_variance) / self.lengthscale
+        return self.center.unsqueeze(-1), std.unsqueeze(-1)
+
+    def forward(
+        self,
+        x: Float[Tensor, "*S N P"],
+        frequency: Float[Tensor, "*R G P Q M"],
+        feature_weight: Float[Tensor, " M"],
+    ) -> Float[Tensor, "*S G N K"]:
+        """Columns of Φ.
+
+        Args:
+            x: inputs, with a leading sample dimension or none.
+            frequency: Ω, with a leading sample dimension or none.
+            feature_weight: prior standard deviation of each wave within its force: M^(−½) for
+                random frequencies, root quadrature weights for nodes.
+        """
+        columns = [
+            (wave * feature_weight).flatten(-2)  # ... G N QM
+            for wave in self.waves(x.unsqueeze(-3), frequency)
+        ]
+        columns += self._extra_columns(x.unsqueeze(-3))
+        samples = torch.broadcast_shapes(*(column.shape[:-1] for column in columns))
+        return torch.cat([column.expand(*samples, -1) for column in columns], dim=-1)
+
+    @abstractmethod
+    def waves(
+        self, x: Float[Tensor, "*S 1 N P"], frequency: Float[Tensor, "*R G P Q M"]
+    ) -> tuple[Float[Tensor, "*S G N Q M"], ...]:
+        """The ``columns_per_frequency`` families of columns, sensitivities included."""
+
+    def initial_state(self, x: Float[Tensor, "*S 1 N P"]) -> Float[Tensor, "*S G N P"]:
+        """What an unknown state at the lower limit leaves at x; responses override it."""
+        raise ConfigError(
+            f"features: {type(self).__name__} has no differential equation, so no initial state. "
+            "Remove 'initial_state' from extras."
+        )
+
+    def _extra_columns(self, x: Float[Tensor, "*S 1 N P"]) -> list[Tensor]:
+        if not self.extras:
+            return []
+        make = {
+            "constant": lambda: torch.ones_like(x[..., :1]),
+            "trend": lambda: x,
+            "initial_state": lambda: self.initial_state(x),
+        }
+        columns, start = [], 0
+        for name in self.extras:
+            column = make[name]()
+            stop = start + column.shape[-1]
+            columns.append(column * self.log_extra_scale[:, None, start:stop].exp())  # ... G N ·
+            start = stop
+        return columns

@@ -1,0 +1,201 @@
+r"""A layer: blocks of features side by side, times Gaussian weights. Hidden and output alike."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from deeplfm.config import BlockConfig, LayerConfig
+from deeplfm.errors import ConfigError
+from deeplfm.features import feature_map
+from deeplfm.variational import Frequencies, gaussian_weights
+from deeplfm.variational.products import FeatureBlocks, multiply, weighted_gram, weighted_moment
+
+
+class Block(nn.Module):
+    """A feature map with its frequencies, looking at some of the layer's inputs.
+
+    Args:
+        config: what the block is made of.
+        n_inputs: number of original input columns, which come last.
+        n_hidden: number of hidden values, which come first; 0 in the first layer.
+        n_groups: number of parameter sets.
+        shared_forces: all groups hear the same forces.
+        n_noise: number of fixed noise draws where the block asks for one per sample.
+        generator: source of the fixed noise.
+    """
+
+    def __init__(
+        self,
+        config: BlockConfig,
+        n_inputs: int,
+        n_hidden: int,
+        n_groups: int,
+        shared_forces: bool,
+        n_noise: int,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        total = n_inputs + n_hidden
+        inputs = "all" if n_hidden == 0 else config.inputs
+        self.first, self.last = {
+            "all": (0, total),
+            "hidden": (0, n_hidden),
+            "original": (n_hidden, total),
+        }[inputs]
+        if self.first == self.last:
+            raise ConfigError(
+                f"block: inputs={config.inputs!r} selects no column; the layer has {n_hidden} hidden "
+                f"and {n_inputs} original inputs. Choose 'all', or set concatenate_input=True."
+            )
+        self.features = feature_map(config.system)(
+            n_inputs=self.last - self.first,
+            n_forces=config.n_forces,
+            n_features=config.n_features,
+            n_groups=n_groups,
+            extras=config.extras,
+            shared_forces=shared_forces,
+            **config.options,
+        )
+        self.frequencies = Frequencies(
+            self.features,
+            config.frequencies,
+            n_noise=n_noise if config.noise_per_sample else 1,
+            generator=generator,
+        )
+
+    def forward(
+        self, x: Float[Tensor, "*S N P"], n_samples: int, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "*S G N K"]:
+        """Columns of Φ; without a sample dimension where nothing depends on the sample."""
+        frequency = self.frequencies(self.features, n_samples, generator)
+        return self.features(
+            x[..., self.first : self.last], frequency, self.frequencies.feature_weight
+        )
+
+    def kl(self) -> Float[Tensor, ""]:
+        """KL of the frequencies."""
+        return self.frequencies.kl(self.features)
+
+
+class Layer(nn.Module):
+    r"""F' = Φ(F; Ω, θ) W.
+
+    Outputs of the layer are ordered as groups × units: a hidden layer is one group whose units share
+    Φ; an output layer with ``own_features`` is one group per output with a single unit.
+
+    Args:
+        config: what the layer is made of.
+        n_inputs: number of original input columns it sees.
+        n_hidden: number of hidden values it sees.
+        n_noise: number of fixed noise draws of blocks that want one per sample.
+        generator: source of the fixed noise.
+    """
+
+    def __init__(
+        self,
+        config: LayerConfig,
+        n_inputs: int,
+        n_hidden: int,
+        n_noise: int,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        split = config.own_features or config.shared_weights
+        self.n_groups, self.n_units = (config.width, 1) if split else (1, config.width)
+        self.sampling = config.sampling
+        self.shared_weights = config.shared_weights
+        self.blocks = nn.ModuleList(
+            Block(
+                block,
+                n_inputs,
+                n_hidden,
+                self.n_groups,
+                config.shared_weights,
+                n_noise,
+                generator,
+            )
+            for block in config.blocks
+        )
+        n_columns = sum(block.features.n_columns for block in self.blocks)
+        self.weights = gaussian_weights(config.weights)(
+            1 if config.shared_weights else self.n_groups, n_columns, self.n_units
+        )
+
+    def features(
+        self, x: Float[Tensor, "*S N P"], n_samples: int, generator: torch.Generator | None = None
+    ) -> FeatureBlocks:
+        """Φ as blocks of columns."""
+        return [block(x, n_samples, generator) for block in self.blocks]
+
+    def moments(
+        self, features: FeatureBlocks
+    ) -> tuple[Float[Tensor, "*S N D"], Float[Tensor, "*S N D"]]:
+        """Mean and variance of ΦW for each row, W integrated out."""
+        return (
+            self._by_output(self.weights.mean_of(features)),
+            self._by_output(self.weights.variance_of(features)),
+        )
+
+    def sample(
+        self,
+        x: Float[Tensor, "*S N P"],
+        n_samples: int,
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, "S N D"]:
+        """Values of ΦW for training: right marginals by rows, or whole paths, as configured."""
+        features = self.features(x, n_samples, generator)
+        if self.sampling == "path":
+            return self.apply_paths(features, self.path_noise(n_samples, generator))
+        mean, variance = self.moments(features)
+        noise = torch.randn(
+            n_samples, *mean.shape[-2:], generator=generator, dtype=mean.dtype, device=mean.device
+        )
+        # The variance of a row is 0 at t = 0 with a = 0, where the root has no gradient.
+        return mean + (variance + _TINY).sqrt() * noise
+
+    def path_noise(
+        self, n_samples: int, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "S G K U"]:
+        """Standard normal noise for one W per path."""
+        mean = self.weights.mean
+        return torch.randn(
+            n_samples, *mean.shape, generator=generator, dtype=mean.dtype, device=mean.device
+        )
+
+    def apply_paths(
+        self, features: FeatureBlocks, noise: Float[Tensor, "S G K U"]
+    ) -> Float[Tensor, "S N D"]:
+        """ΦW with one W per path: whole functions."""
+        return self._by_output(multiply(features, self.weights.draw(noise)))
+
+    def statistics(
+        self,
+        features: FeatureBlocks,
+        target: Float[Tensor, "N D"],
+        precision: Float[Tensor, "N D"],
+    ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
+        """Σ_n λ_n E[φφᵀ] and Σ_n λ_n y_n E[φ]: all that exact weights need to know of some rows."""
+        target, precision = (
+            item.to(torch.float64).mT.unflatten(0, (self.n_groups, self.n_units)).mT
+            for item in (target, precision)
+        )  # G N U
+        gram = weighted_gram(features, precision)
+        moment = weighted_moment(features, target * precision)
+        if self.shared_weights:
+            gram, moment = gram.sum(0, keepdim=True), moment.sum(0, keepdim=True)
+        return gram, moment
+
+    def kl(self) -> Float[Tensor, ""]:
+        """KL of weights and frequencies."""
+        total = self.weights.kl()
+        for block in self.blocks:
+            total = total + block.kl()
+        return total
+
+    def _by_output(self, values: Float[Tensor, "*S G N U"]) -> Float[Tensor, "*S N D"]:
+        return values.movedim(-3, -2).flatten(-2)
+
+
+_TINY = 1e-12

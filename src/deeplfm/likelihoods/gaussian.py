@@ -1,0 +1,87 @@
+r"""Gaussian likelihood: one noise variance per output, constant or a function of the input."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from deeplfm.config import BlockConfig
+from deeplfm.layers import Block
+
+_LOG_2PI = math.log(2 * math.pi)
+
+
+class Gaussian(nn.Module):
+    r"""y = f + e with e ~ N(0, σ_d²), or σ_d²(x) = σ_d² exp(ψ(x)ᵀv_d) from a head of its own.
+
+    The head is a block of features on the original input whose weights v have a N(0, 1) prior and
+    are point estimates; :meth:`penalty` is −log p(v) up to a constant.
+
+    Args:
+        n_inputs: number of original input columns.
+        n_outputs: number D of outputs.
+        input_dependent: learn the variance as a function of the input.
+        generator: source of the head's frequencies.
+    """
+
+    def __init__(
+        self,
+        n_inputs: int,
+        n_outputs: int,
+        input_dependent: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.log_variance = nn.Parameter(torch.full((n_outputs,), math.log(0.01)))
+        self.head: Block | None = None
+        if input_dependent:
+            config = BlockConfig(system="eq", n_features=20, frequencies="prior-fixed")
+            self.head = Block(config, n_inputs, 0, 1, False, 1, generator)
+            columns = self.head.features.n_columns
+            self.head_weights = nn.Parameter(torch.zeros(columns, n_outputs))
+
+    def variance(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "N D"]:
+        """Noise variance at each row."""
+        log_variance = self.log_variance.expand(x.shape[-2], -1)
+        if self.head is not None:
+            log_variance = log_variance + self.head(x, 1)[0] @ self.head_weights
+        return log_variance.exp()
+
+    def expected_log_prob(
+        self,
+        target: Float[Tensor, "N D"],
+        mean: Float[Tensor, "*S N D"],
+        variance: Float[Tensor, "*S N D"],
+        noise_variance: Float[Tensor, "N D"],
+    ) -> Float[Tensor, "*S N D"]:
+        """E[log N(y; f, σ²)] under f ~ N(mean, variance), in closed form."""
+        squares = (target - mean).square() + variance
+        return -0.5 * (_LOG_2PI + noise_variance.log() + squares / noise_variance)
+
+    def log_marginal(
+        self,
+        target: Float[Tensor, "N D"],
+        mean: Float[Tensor, "*S N D"],
+        variance: Float[Tensor, "*S N D"],
+        noise_variance: Float[Tensor, "N D"],
+    ) -> Float[Tensor, "*S N D"]:
+        """Log density of y with f integrated out."""
+        total = variance + noise_variance
+        return -0.5 * (_LOG_2PI + total.log() + (target - mean).square() / total)
+
+    def penalty(self) -> Float[Tensor, ""]:
+        """Minus the log prior of the head's weights, up to a constant."""
+        if self.head is None:
+            return self.log_variance.new_zeros(())
+        return 0.5 * self.head_weights.square().sum()
+
+
+def mask_missing(
+    target: Float[Tensor, "N D"],
+) -> tuple[Float[Tensor, "N D"], Bool[Tensor, "N D"]]:
+    """Targets with missing entries set to 0, and which are observed: masked before any arithmetic."""
+    observed = ~target.isnan()
+    return torch.where(observed, target, torch.zeros_like(target)), observed

@@ -1,0 +1,29 @@
+"""Scores of predictions, one per output, over the rows where the target is known."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from deeplfm.predictive import Predictive
+
+
+def nmse(mean: Float[Tensor, "N D"], target: Float[Tensor, "N D"]) -> Float[Tensor, " D"]:
+    """Mean squared error over the variance of the scored targets: 1 is their own mean."""
+    centre = target.nanmean(0)
+    return (mean - target).square().nanmean(0) / (target - centre).square().nanmean(0)
+
+
+def mnll(posterior: Predictive, target: Float[Tensor, "N D"]) -> Float[Tensor, " D"]:
+    """Mean negative log density of an observation, noise included."""
+    return -posterior.log_prob(target).nanmean(0)
+
+
+def coverage(
+    posterior: Predictive, target: Float[Tensor, "N D"], level: float = 0.95
+) -> Float[Tensor, " D"]:
+    """Fraction of observations inside the central interval of the given level."""
+    position = posterior.cdf(target)
+    inside = ((position - 0.5).abs() <= level / 2).to(target.dtype)
+    return torch.where(target.isnan(), torch.nan, inside).nanmean(0)

@@ -1,0 +1,189 @@
+r"""The deep latent force model: layers of features × Gaussian weights, and a likelihood."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from deeplfm.config import ModelConfig
+from deeplfm.errors import ConfigError
+from deeplfm.layers import Layer
+from deeplfm.likelihoods import Gaussian, mask_missing
+from deeplfm.predictive import Predictive
+from deeplfm.variational import Exact
+from deeplfm.variational.products import FeatureBlocks
+
+# Rows are predicted in blocks, so that memory does not grow with the request.
+_PREDICTION_ROWS = 512
+
+
+class DeepLFM(nn.Module):
+    r"""p(Y | X) with F⁽ˡ⁺¹⁾ = Φ(F⁽ˡ⁾, X) W⁽ˡ⁾ and Gaussian noise.
+
+    It lives in standardised units; estimators convert from and to the user's.
+
+    Args:
+        config: what the model is made of.
+        seed: of the fixed noise of the frequencies and of the paths kept for prediction.
+
+    >>> import torch
+    >>> from deeplfm.config import LayerConfig, ModelConfig
+    >>> model = DeepLFM(ModelConfig(n_inputs=1, layers=(LayerConfig(3), LayerConfig(1))), seed=0)
+    >>> model.posterior(torch.linspace(0, 1, 5)[:, None]).mean.shape
+    torch.Size([5, 1])
+    """
+
+    def __init__(self, config: ModelConfig, seed: int = 0) -> None:
+        super().__init__()
+        self.config, self.seed = config, seed
+        generator = torch.Generator().manual_seed(seed)
+        self.layers = nn.ModuleList()
+        n_hidden = 0
+        for layer in config.layers:
+            sees_input = config.concatenate_input or not self.layers
+            self.layers.append(
+                Layer(
+                    layer,
+                    n_inputs=config.n_inputs if sees_input else 0,
+                    n_hidden=n_hidden,
+                    n_noise=max(config.n_samples, config.n_paths),
+                    generator=generator,
+                )
+            )
+            n_hidden = layer.width
+        self.likelihood = Gaussian(
+            config.n_inputs, config.n_outputs, config.input_dependent_noise, generator
+        )
+
+    @property
+    def output_layer(self) -> Layer:
+        """The last layer."""
+        return self.layers[-1]
+
+    @property
+    def has_exact_output(self) -> bool:
+        """Whether the last layer's weights are solved in closed form."""
+        return isinstance(self.output_layer.weights, Exact)
+
+    @property
+    def exact_weights(self) -> Exact:
+        """The last layer's weights, where they are solved in closed form."""
+        weights = self.output_layer.weights
+        if not isinstance(weights, Exact):
+            raise ConfigError("model: the last layer has no exact weights. Use weights='exact'.")
+        return weights
+
+    @property
+    def is_stochastic(self) -> bool:
+        """Whether samples differ before the output weights are integrated out."""
+        return len(self.layers) > 1 or any(
+            block.frequencies.differs_by_sample for block in self.output_layer.blocks
+        )
+
+    def features(
+        self,
+        x: Float[Tensor, "N P"],
+        n_samples: int,
+        generator: torch.Generator | None = None,
+        paths: bool = False,
+    ) -> FeatureBlocks:
+        """Features of the last layer for samples of all hidden layers.
+
+        Args:
+            x: rows.
+            n_samples: number S of samples.
+            generator: source of noise.
+            paths: draw one W per sample in every hidden layer, so that each sample is a function;
+                otherwise each layer samples as it is configured to.
+        """
+        inputs: Tensor = x
+        for layer in self.layers[:-1]:
+            if paths:
+                hidden = layer.apply_paths(
+                    layer.features(inputs, n_samples, generator),
+                    layer.path_noise(n_samples, generator),
+                )
+            else:
+                hidden = layer.sample(inputs, n_samples, generator)
+            inputs = hidden
+            if self.config.concatenate_input:
+                inputs = torch.cat([hidden, x.expand(*hidden.shape[:-2], *x.shape[-2:])], dim=-1)
+        return self.output_layer.features(inputs, n_samples, generator)
+
+    def forward(
+        self,
+        x: Float[Tensor, "N P"],
+        n_samples: int,
+        generator: torch.Generator | None = None,
+        paths: bool = False,
+    ) -> tuple[Float[Tensor, "*S N D"], Float[Tensor, "*S N D"]]:
+        """Mean and variance of the function given each sample of the hidden layers."""
+        return self.output_layer.moments(self.features(x, n_samples, generator, paths))
+
+    def kl(self) -> Float[Tensor, ""]:
+        """KL of all weights and frequencies."""
+        return sum((layer.kl() for layer in self.layers), start=torch.zeros(()))
+
+    @torch.no_grad()
+    def condition(
+        self,
+        x: Float[Tensor, "N P"],
+        y: Float[Tensor, "N D"],
+        row_weight: Float[Tensor, " N"] | None = None,
+    ) -> None:
+        """Solve the exact output weights for the paths that prediction uses."""
+        target, precision = self.precision(x, y, row_weight)
+        gram: Tensor | float = 0.0
+        moment: Tensor | float = 0.0
+        for rows in torch.arange(len(x), device=x.device).split(_PREDICTION_ROWS):
+            features = self._path_features(x[rows])
+            part = self.output_layer.statistics(features, target[rows], precision[rows])
+            gram, moment = gram + part[0], moment + part[1]
+        self.exact_weights.step(gram, moment)
+
+    def precision(
+        self,
+        x: Float[Tensor, "N P"],
+        y: Float[Tensor, "N D"],
+        row_weight: Float[Tensor, " N"] | None = None,
+    ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
+        """Targets without gaps, and the noise precision of each: 0 where the target is missing."""
+        target, observed = mask_missing(y)
+        precision = observed / self.likelihood.variance(x)
+        if row_weight is not None:
+            precision = precision * row_weight[:, None]
+        return target, precision
+
+    @torch.no_grad()
+    def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:
+        """Predictive distribution: a fixed function of each row, whatever the batch."""
+        parts = [self._predict(rows) for rows in x.split(_PREDICTION_ROWS)]
+        mean, variance, noise = (torch.cat(part, dim=-2) for part in zip(*parts, strict=True))
+        weight = mean.new_full((mean.shape[0], 1), 1 / mean.shape[0]).expand(-1, mean.shape[-1])
+        return Predictive(mean, variance, noise, weight, draw=lambda n, seed: self._draw(x, n, seed))
+
+    def _predict(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mean, variance = self.output_layer.moments(self._path_features(x))
+        if mean.dim() == 2:
+            mean, variance = mean[None], variance[None]
+        return mean, variance, self.likelihood.variance(x).to(mean.dtype)
+
+    def _path_features(self, x: Tensor, n_paths: int | None = None) -> FeatureBlocks:
+        generator = torch.Generator(x.device).manual_seed(self.seed)
+        return self.features(x, n_paths or self.config.n_paths, generator, paths=True)
+
+    @torch.no_grad()
+    def _draw(self, x: Tensor, n_draws: int, seed: int) -> Float[Tensor, "S N D"]:
+        """Whole functions: hidden paths, cycled, with a fresh output W each."""
+        generator = torch.Generator(x.device).manual_seed(seed)
+        layer = self.output_layer
+        noise = layer.path_noise(n_draws, generator)
+        draws = []
+        for rows in x.split(_PREDICTION_ROWS):
+            blocks = [
+                block[torch.arange(n_draws) % len(block)] if block.dim() == 4 else block
+                for block in self._path_features(rows)
+            ]
+            draws.append(layer.apply_paths(blocks, noise))
+        return torch.cat(draws, dim=-2)

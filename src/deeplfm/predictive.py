@@ -1,0 +1,165 @@
+r"""What a model says about unseen rows: a mixture of Gaussians for every row and output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from deeplfm.errors import InputError
+
+_BISECTIONS = 60
+
+
+class Predictive:
+    r"""Mixture Σ_c w_c N(μ_c, v_c + σ²) for each row and output.
+
+    Components are samples of the hidden layers, with the output weights integrated out, and members
+    of a stack. All methods include observation noise unless ``latent=True``.
+
+    Args:
+        mean: component means.
+        variance: component variances of the function.
+        noise_variance: variance of the observation noise; per component for a stack.
+        weight: mixture weights, for each output; each column sums to one.
+        draw: makes whole functions: (number of draws, seed) → S N D.
+    """
+
+    def __init__(
+        self,
+        mean: Float[Tensor, "C N D"],
+        variance: Float[Tensor, "C N D"],
+        noise_variance: Float[Tensor, "*C N D"],
+        weight: Float[Tensor, "C D"],
+        draw: Callable[[int, int], Float[Tensor, "S N D"]],
+    ) -> None:
+        self.component_mean, self.component_variance = mean, variance
+        self.component_noise = noise_variance.expand_as(mean)
+        self.weight = weight
+        self._draw = draw
+
+    @property
+    def mean(self) -> Float[Tensor, "N D"]:
+        """Expected value."""
+        return self._average(self.component_mean)
+
+    def variance(self, latent: bool = False) -> Float[Tensor, "N D"]:
+        """Variance of an observation, or of the function."""
+        spread = (self.component_mean - self.mean).square()
+        return self._average(self._spread(latent) + spread)
+
+    def std(self, latent: bool = False) -> Float[Tensor, "N D"]:
+        """Standard deviation of an observation, or of the function."""
+        return self.variance(latent).sqrt()
+
+    def quantile(
+        self, levels: float | list[float] | Tensor, latent: bool = False
+    ) -> Float[Tensor, "*L N D"]:
+        """Quantiles of the mixture, by bisection of its distribution function."""
+        level = torch.as_tensor(levels, dtype=self.component_mean.dtype)
+        if bool(((level <= 0) | (level >= 1)).any()):
+            raise InputError(
+                f"quantile: levels must lie strictly between 0 and 1, found {level.tolist()}."
+            )
+        flat = level.reshape(-1)
+        scale = self._spread(latent).sqrt()
+        reach = 10 * scale
+        low = (self.component_mean - reach).amin(0).expand(len(flat), -1, -1)
+        high = (self.component_mean + reach).amax(0).expand(len(flat), -1, -1)
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            below = torch.stack([self._cdf(point, scale) for point in middle])
+            under = below < flat[:, None, None]
+            low, high = torch.where(under, middle, low), torch.where(under, high, middle)
+        return ((low + high) / 2).reshape(*level.shape, *self.mean.shape)
+
+    def interval(
+        self, coverage: float = 0.95, latent: bool = False
+    ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
+        """Central interval that holds an observation with the given probability."""
+        if not 0 < coverage < 1:
+            raise InputError(
+                f"interval: coverage must lie strictly between 0 and 1, found {coverage}."
+            )
+        tail = (1 - coverage) / 2
+        low, high = self.quantile([tail, 1 - tail], latent)
+        return low, high
+
+    def sample(
+        self, n_draws: int = 1, seed: int = 0, latent: bool = False
+    ) -> Float[Tensor, "S N D"]:
+        """Whole functions, each one draw over all rows; with independent noise unless latent."""
+        draws = self._draw(n_draws, seed)
+        if latent:
+            return draws
+        generator = torch.Generator(draws.device).manual_seed(seed + 1)
+        noise = torch.randn(
+            draws.shape, generator=generator, dtype=draws.dtype, device=draws.device
+        )
+        average_noise = self._average(self.component_noise)
+        return draws + average_noise.sqrt() * noise
+
+    def log_prob(
+        self, target: Float[Tensor, "N D"], latent: bool = False
+    ) -> Float[Tensor, "N D"]:
+        """Log density of each observation; NaN where the target is."""
+        variance = self._spread(latent)
+        squares = (target - self.component_mean).square() / variance
+        log_density = -0.5 * (math.log(2 * math.pi) + variance.log() + squares)
+        return torch.logsumexp(log_density + self.weight.log()[:, None, :], dim=0)
+
+    def cdf(self, target: Float[Tensor, "N D"], latent: bool = False) -> Float[Tensor, "N D"]:
+        """Probability of an observation at or below the target."""
+        return self._cdf(target, self._spread(latent).sqrt())
+
+    def crps(self, target: Float[Tensor, "N D"], latent: bool = False) -> Float[Tensor, "N D"]:
+        """Continuous ranked probability score, in closed form (Grimit et al. 2006)."""
+        mean, variance = self.component_mean, self._spread(latent)
+        weight = self.weight[:, None, :]
+        score = (weight * _absolute_moment(target - mean, variance)).sum(0)
+        for c in range(len(mean)):  # one component against all: memory C, not C²
+            pair = _absolute_moment(mean[c] - mean, variance[c] + variance)
+            score = score - 0.5 * weight[c] * (weight * pair).sum(0)
+        return score
+
+    def _spread(self, latent: bool) -> Tensor:
+        return self.component_variance if latent else self.component_variance + self.component_noise
+
+    def _average(self, values: Float[Tensor, "C N D"]) -> Float[Tensor, "N D"]:
+        return (self.weight[:, None, :] * values).sum(0)
+
+    def _cdf(self, point: Tensor, scale: Tensor) -> Tensor:
+        return self._average(torch.special.ndtr((point - self.component_mean) / scale))
+
+
+def _absolute_moment(mean: Tensor, variance: Tensor) -> Tensor:
+    """E|X| for X ~ N(mean, variance)."""
+    std = variance.sqrt()
+    z = mean / std
+    density = torch.exp(-0.5 * z.square()) / math.sqrt(2 * math.pi)
+    return 2 * std * density + mean * (2 * torch.special.ndtr(z) - 1)
+
+
+def mix(parts: list[Predictive], weight: Float[Tensor, "B D"]) -> Predictive:
+    """Mixture of the predictions of several models, weighted for each output."""
+    weights = torch.cat([part.weight * weight[i] for i, part in enumerate(parts)])
+
+    def draw(n_draws: int, seed: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        pick = torch.rand(n_draws, weight.shape[-1], generator=generator, dtype=torch.float64)
+        member = torch.searchsorted(weight.cpu().double().T.cumsum(-1).contiguous(), pick.T).T
+        member = member.clamp(max=len(parts) - 1)  # S D
+        draws = torch.stack([part.sample(n_draws, seed, latent=True) for part in parts])
+        index = member[None, :, None, :].expand(1, *draws.shape[1:]).to(draws.device)
+        return draws.gather(0, index)[0]
+
+    return Predictive(
+        torch.cat([part.component_mean for part in parts]),
+        torch.cat([part.component_variance for part in parts]),
+        torch.cat([part.component_noise for part in parts]),
+        weights,
+        draw,
+    )

@@ -1,0 +1,148 @@
+r"""The spectrum of a series with gaps: periodogram, matching pursuit, and draws from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+Array = NDArray[np.float64]
+
+_OVERSAMPLING = 6  # frequencies per resolution cell 2π/T
+_BINS_PER_STEP = 4  # time bins per typical time step, for irregular sampling
+
+
+@dataclass(frozen=True)
+class Periodogram:
+    """Power of a series on a grid of angular frequencies above zero."""
+
+    frequency: Array
+    power: Array
+
+    @property
+    def spacing(self) -> float:
+        """Distance between two neighbouring frequencies."""
+        return float(self.frequency[1] - self.frequency[0])
+
+    def draw(self, n_draws: int, rng: np.random.Generator) -> Array:
+        """Frequencies drawn in proportion to power, anywhere within their cell."""
+        probability = self.power / self.power.sum()
+        chosen = rng.choice(self.frequency, size=n_draws, p=probability)
+        return chosen + rng.uniform(-0.5, 0.5, n_draws) * self.spacing
+
+
+@dataclass(frozen=True)
+class Pursuit:
+    """Sinusoids found one after the other, strongest first.
+
+    Attributes:
+        frequency: angular frequency of each line.
+        amplitude: amplitude of each line when all were fitted.
+        residual_variance: variance left after each line, preceded by the one before the first.
+        n_supported: number of lines that the Bayesian information criterion supports.
+    """
+
+    frequency: Array
+    amplitude: Array
+    residual_variance: Array
+    n_supported: int
+
+
+def typical_step(time: Array) -> float:
+    """Median distance between neighbouring distinct times."""
+    steps = np.diff(np.unique(time))
+    return float(np.median(steps)) if len(steps) else 1.0
+
+
+def periodogram(time: Array, value: Array) -> Periodogram:
+    """Power |Σ y e^{−jωt}|² up to the Nyquist frequency of the typical step; any sampling.
+
+    Irregular times are binned at a quarter of the typical step and transformed by FFT, so the cost
+    is N log N; what binning blurs, pursuit sharpens on the exact times.
+    """
+    start, length = time.min(), max(float(np.ptp(time)), np.finfo(float).tiny)
+    step = max(typical_step(time), length / 1e6)
+    width = step / _BINS_PER_STEP
+    index = np.round((time - start) / width).astype(np.int64)
+    n_bins = int(index.max()) + 1
+    grid = np.bincount(index, weights=value - value.mean(), minlength=n_bins)
+    n_padded = _OVERSAMPLING * n_bins
+    transform = np.fft.rfft(grid, n_padded)
+    frequency = 2 * np.pi * np.fft.rfftfreq(n_padded, width)
+    keep = (frequency > 0) & (frequency <= np.pi / step)
+    keep[1] = True  # a series of two rows has at least one frequency
+    keep[2] = True
+    return Periodogram(frequency[keep], np.abs(transform[keep]) ** 2 + np.finfo(float).tiny)
+
+
+def pursue(time: Array, value: Array, max_lines: int) -> Pursuit:
+    """Orthogonal matching pursuit of sinusoids beside a constant and a slope.
+
+    Strongest peak of the residual, refined between grid points on the exact times, all lines refitted,
+    and again. Rows must be finite; leave missing ones out.
+
+    Args:
+        time: times, in any order and spacing.
+        value: values.
+        max_lines: at most this many; fewer where the data do not carry three numbers for each.
+    """
+    n_rows = len(time)
+    basis = _Basis(n_rows)
+    residual = basis.add(np.ones_like(time), value)
+    residual = basis.add(time - time.mean(), residual)
+    found: list[float] = []
+    variances = [float(residual @ residual) / n_rows]
+    for _ in range(min(max_lines, (n_rows - 2) // 3)):
+        spectrum = periodogram(time, residual)
+        peak = _refine(time, residual, spectrum)
+        found.append(peak)
+        for column in (np.cos(peak * time), np.sin(peak * time)):
+            residual = basis.add(column, residual)
+        variances.append(float(residual @ residual) / n_rows)
+    frequency, variance = np.array(found), np.array(variances)
+    floor = 1e-12 * max(variance[0], np.finfo(float).tiny)
+    criterion = n_rows * np.log(variance + floor) + 3 * np.arange(len(variance)) * np.log(n_rows)
+    return Pursuit(frequency, _amplitudes(time, value, frequency), variance, int(criterion.argmin()))
+
+
+def _refine(time: Array, residual: Array, spectrum: Periodogram) -> float:
+    peak = float(spectrum.frequency[spectrum.power.argmax()])
+
+    def unexplained(frequency: float) -> float:
+        columns = np.stack([np.cos(frequency * time), np.sin(frequency * time)])
+        gram, moment = columns @ columns.T, columns @ residual
+        gram[np.diag_indices(2)] += 1e-9 * len(time)
+        return -float(moment @ np.linalg.solve(gram, moment))
+
+    bounds = (max(peak - spectrum.spacing, 0.1 * spectrum.spacing), peak + spectrum.spacing)
+    return float(minimize_scalar(unexplained, bounds=bounds, method="bounded").x)
+
+
+def _amplitudes(time: Array, value: Array, frequency: Array) -> Array:
+    phase = np.outer(time, frequency)
+    slope = np.stack([np.ones_like(time), time - time.mean()], axis=1)
+    design = np.concatenate([np.cos(phase), np.sin(phase), slope], axis=1)
+    coefficient = np.linalg.lstsq(design, value, rcond=1e-8)[0]
+    cosine, sine = coefficient[: 2 * len(frequency)].reshape(2, -1)
+    return np.hypot(cosine, sine)
+
+
+class _Basis:
+    """Orthonormal columns, to which new ones are added; refits a residual as they come."""
+
+    def __init__(self, n_rows: int) -> None:
+        self.columns = np.zeros((n_rows, 0))
+
+    def add(self, column: Array, residual: Array) -> Array:
+        """The residual once the column is fitted too."""
+        size = np.linalg.norm(column)
+        for _ in range(2):  # twice is enough
+            column = column - self.columns @ (self.columns.T @ column)
+        length = np.linalg.norm(column)
+        if length <= 1e-10 * max(float(size), 1e-300):
+            return residual
+        column = column / length
+        self.columns = np.column_stack([self.columns, column])
+        return residual - column * (column @ residual)

@@ -1,0 +1,54 @@
+"""Why training stopped being finite: an error that names the cause."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from deeplfm.errors import TrainingDivergedError
+from deeplfm.features import FirstOrder
+from deeplfm.model import DeepLFM
+
+
+def diverged(model: DeepLFM, x: Tensor, step: int, loss: float) -> TrainingDivergedError:
+    """The error to raise, with the most likely cause."""
+    causes = _overflows(model, x) or _bad_parameters(model)
+    cause = f" ({causes[0]})" if causes else ""
+    kind = "NaN" if loss != loss else "infinite"
+    return TrainingDivergedError(
+        f"training: the objective became {kind} at step {step}{cause}. "
+        'Lower learning_rate, or try dtype="float64".'
+    )
+
+
+@torch.no_grad()
+def _overflows(model: DeepLFM, x: Tensor) -> list[str]:
+    """Blocks whose e^{−γt} leaves the range of the dtype."""
+    found: list[str] = []
+    inputs: Tensor = x
+    for index, layer in enumerate(model.layers):
+        dtype = layer.blocks[0].features.sensitivity.dtype
+        limit = float(torch.log(torch.tensor(torch.finfo(dtype).max, dtype=torch.float64)))
+        for block in layer.blocks:
+            if isinstance(block.features, FirstOrder):
+                seen = inputs[..., block.first : block.last]
+                growth = float((-seen * block.features.decay.amax(0)).amax())
+                if growth > limit:
+                    found.append(
+                        f"layer {index}: decay × |input| = {growth:.0f} at a negative input, "
+                        f"{str(dtype).removeprefix('torch.')} overflows at {limit:.0f}"
+                    )
+        if index + 1 < len(model.layers):
+            hidden = layer.sample(inputs, 2, torch.Generator(x.device).manual_seed(0))
+            inputs = torch.cat([hidden, x.expand(2, -1, -1)], -1)
+            if not model.config.concatenate_input:
+                inputs = hidden
+    return found
+
+
+def _bad_parameters(model: DeepLFM) -> list[str]:
+    return [
+        f"parameter {name} is not finite"
+        for name, parameter in model.named_parameters()
+        if not bool(parameter.isfinite().all())
+    ]

@@ -1,0 +1,202 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from deeplfm.model import DeepLFM
+from deeplfm.objective import Batch, objective
+from deeplfm.training.divergence import diverged
+from deeplfm.training.progress import Progress, Silent
+from deeplfm.training.randomness import generator_for
+from deeplfm.training.schedule import Phase, Schedule, role_of
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Training or validation rows in standardised units."""
+
+    x: Float[Tensor, "N P"]
+    y: Float[Tensor, "N D"]
+    weight: Float[Tensor, " N"] | None = None
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, index: Tensor) -> Rows:
+        """Some of the rows."""
+        weight = None if self.weight is None else self.weight[index]
+        return Rows(self.x[index], self.y[index], weight)
+
+
+@dataclass
+class History:
+    """What happened while training.
+
+    Attributes:
+        loss: minus the objective per row, for every step.
+        validation: step, NMSE and MNLL of the validation rows.
+        stopped: why it ended: "steps", "plateau" or "time".
+        seconds: how long it took.
+    """
+
+    loss: list[float] = field(default_factory=list)
+    validation: list[dict[str, float]] = field(default_factory=list)
+    stopped: str = "steps"
+    seconds: float = 0.0
+
+
+def train(
+    model: DeepLFM,
+    rows: Rows,
+    schedule: Schedule,
+    seed: int = 0,
+    validation: Rows | None = None,
+    progress: Progress | None = None,
+) -> History:
+    """Train a model in place; with validation rows, end at the parameters that scored best there.
+
+    Args:
+        model: what to train.
+        rows: training rows.
+        schedule: how.
+        seed: of mini-batches and noise: the same seed gives the same bits.
+        validation: rows to score while training.
+        progress: what to report to.
+    """
+    run = _Run(model, rows, schedule, seed, validation, progress or Silent())
+    started = time.monotonic()
+    for phase in schedule.phases:
+        if not run.phase(phase, started):
+            break
+    run.finish()
+    run.history.seconds = time.monotonic() - started
+    return run.history
+
+
+class _Run:
+    def __init__(
+        self,
+        model: DeepLFM,
+        rows: Rows,
+        schedule: Schedule,
+        seed: int,
+        validation: Rows | None,
+        progress: Progress,
+    ) -> None:
+        self.model, self.rows, self.schedule, self.seed = model, rows, schedule, seed
+        self.validation, self.progress = validation, progress
+        self.history = History()
+        self.objective = objective(schedule.objective)
+        self.n_samples = schedule.n_samples or model.config.n_samples
+        size = schedule.batch_size or len(rows)
+        self.full_batch = size >= len(rows)
+        self.batches = self._batches(min(size, len(rows)))
+        self.step = 0
+        self.best = (math.inf, 0)
+        self.best_state: dict[str, Any] | None = None
+
+    def phase(self, phase: Phase, started: float) -> bool:
+        """Run one phase; False when a limit was reached."""
+        chosen = [p for name, p in self.learnable() if role_of(name) in phase.train]
+        if not chosen or not phase.n_steps:
+            return True
+        optimiser = torch.optim.AdamW(
+            chosen, lr=self.schedule.learning_rate, weight_decay=self.schedule.weight_decay
+        )
+        low = self.schedule.final_rate_fraction
+        decline = torch.optim.lr_scheduler.LambdaLR(
+            optimiser,
+            lambda k: low + (1 - low) * 0.5 * (1 + math.cos(math.pi * k / phase.n_steps)),
+        )
+        for _ in range(phase.n_steps):
+            self._step(optimiser)
+            decline.step()
+            if self._should_stop(started):
+                return False
+        return True
+
+    def learnable(self) -> list[tuple[str, torch.nn.Parameter]]:
+        """Parameters that training may move."""
+        return [(name, p) for name, p in self.model.named_parameters() if p.requires_grad]
+
+    def finish(self) -> None:
+        """Restore the best parameters where they are known, and solve exact weights on all rows."""
+        if self.validation is not None and self.step % self.schedule.validate_every:
+            self._validate()
+        if self.best_state is not None:
+            self.model.load_state_dict(self.best_state)
+        if self.model.has_exact_output:
+            self.model.condition(self.rows.x, self.rows.y, self.rows.weight)
+
+    def _step(self, optimiser: torch.optim.Optimizer) -> None:
+        batch = self.rows if self.full_batch else self.rows.take(next(self.batches))
+        generator = generator_for(self.seed, "step", self.step, batch.x.device)
+        optimiser.zero_grad(set_to_none=True)
+        value = self.objective(
+            self.model,
+            Batch(batch.x, batch.y, len(self.rows), batch.weight),
+            self.n_samples,
+            generator,
+            rate=1.0 if self.full_batch else self.schedule.natural_rate,
+        )
+        loss = -value / len(self.rows)
+        self.step += 1
+        number = float(loss.detach())
+        if not math.isfinite(number):
+            raise diverged(self.model, batch.x, self.step, number)
+        loss.backward()
+        optimiser.step()
+        self.history.loss.append(number)
+        self.progress.update(self.step, self.schedule.n_steps, number)
+
+    def _should_stop(self, started: float) -> bool:
+        schedule = self.schedule
+        if self.validation is not None and self.step % schedule.validate_every == 0:
+            self._validate()
+        elif self.validation is None and schedule.patience is not None:
+            recent = self.history.loss[-schedule.validate_every :]
+            self._note(sum(recent) / len(recent))
+        if schedule.patience is not None and self.step - self.best[1] >= schedule.patience:
+            self.history.stopped = "plateau"
+            return True
+        if schedule.time_limit is not None and time.monotonic() - started > schedule.time_limit:
+            self.history.stopped = "time"
+            return True
+        return False
+
+    def _validate(self) -> None:
+        from deeplfm.metrics import mnll, nmse
+
+        if self.validation is None:
+            return
+        if self.model.has_exact_output:
+            self.model.condition(self.rows.x, self.rows.y, self.rows.weight)
+        posterior = self.model.posterior(self.validation.x)
+        score = float(mnll(posterior, self.validation.y).mean())
+        error = float(nmse(posterior.mean, self.validation.y).mean())
+        self.history.validation.append({"step": self.step, "nmse": error, "mnll": score})
+        if self._note(score):
+            self.best_state = copy.deepcopy(self.model.state_dict())
+
+    def _note(self, score: float) -> bool:
+        if score < self.best[0]:
+            self.best = (score, self.step)
+            return True
+        return False
+
+    def _batches(self, size: int) -> Iterator[Tensor]:
+        epoch = 0
+        while True:
+            order = torch.randperm(len(self.rows), generator=generator_for(self.seed, "epoch", epoch))
+            yield from order.split(size)
+            epoch += 1

@@ -1,0 +1,83 @@
+"""What training does, declared: objective, phases, limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from deeplfm.errors import ConfigError
+
+Role = Literal["weights", "frequencies", "hyperparameters"]
+ROLES: tuple[Role, ...] = ("weights", "frequencies", "hyperparameters")
+
+
+def role_of(parameter_name: str) -> Role:
+    """Which of W, Ω and Θ a parameter belongs to, by its place in the model."""
+    if ".weights." in parameter_name:
+        return "weights"
+    if ".frequencies." in parameter_name:
+        return "frequencies"
+    return "hyperparameters"
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A number of steps in which some of the parameters move."""
+
+    n_steps: int
+    train: tuple[Role, ...] = ROLES
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a model is trained.
+
+    Attributes:
+        objective: "elbo", "predictive" or "collapsed".
+        phases: one after the other; the public code trains W for 200, then W and Ω, and Θ from 400.
+        batch_size: rows per step; ``None`` is all rows.
+        learning_rate: of AdamW, at the start of each phase.
+        final_rate_fraction: the rate falls along a cosine to this fraction by the end of a phase.
+        weight_decay: of AdamW.
+        n_samples: Monte Carlo samples per step; ``None`` takes the model's own number.
+        natural_rate: step of exact weights in mini-batches (full batches take the whole way).
+        patience: stop after this many steps without a better objective (validation score, where
+            validation rows are given); ``None`` never stops early.
+        validate_every: steps between two validations.
+        time_limit: seconds after which training stops; recorded, and not reproducible.
+    """
+
+    objective: str = "elbo"
+    phases: tuple[Phase, ...] = (Phase(1000),)
+    batch_size: int | None = 1000
+    learning_rate: float = 0.01
+    final_rate_fraction: float = 1.0
+    weight_decay: float = 0.01
+    n_samples: int | None = None
+    natural_rate: float = 0.1
+    patience: int | None = None
+    validate_every: int = 50
+    time_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        for phase in self.phases:
+            unknown = set(phase.train) - set(ROLES)
+            if unknown or phase.n_steps < 0:
+                raise ConfigError(
+                    f"schedule: phase {phase} is not valid. Train some of {list(ROLES)}, "
+                    "for 0 or more steps."
+                )
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ConfigError(f"schedule: batch_size must be at least 1, found {self.batch_size}.")
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of all phases."""
+        return sum(phase.n_steps for phase in self.phases)
+
+
+PUBLIC_CODE_PHASES = (
+    Phase(200, ("weights",)),
+    Phase(200, ("weights", "frequencies")),
+    Phase(600),
+)

@@ -1,0 +1,73 @@
+r"""Products of feature matrices held as blocks of columns.
+
+Blocks that do not depend on the sample have no sample dimension, so that what they cost is paid
+once: Φ = [Φ₁ | Φ₂ | …] is never glued together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+FeatureBlocks = Sequence[Float[Tensor, "*S G N K"]]
+
+
+def multiply(
+    features: FeatureBlocks, matrix: Float[Tensor, "*S G K U"]
+) -> Float[Tensor, "*S G N U"]:
+    """Φ times a matrix, in the precision of the matrix."""
+    total: Tensor | None = None
+    start = 0
+    for block in features:
+        stop = start + block.shape[-1]
+        product = block.to(matrix.dtype) @ matrix[..., start:stop, :]
+        total = product if total is None else total + product
+        start = stop
+    if total is None:
+        raise ValueError("a layer needs at least one block of features")
+    return total
+
+
+def weighted_gram(
+    features: FeatureBlocks, precision: Float[Tensor, "G N U"]
+) -> Float[Tensor, "G U K K"]:
+    """Σ_n λ_n E_s[φ_n φ_nᵀ] for each unit, in float64; E_s is the mean over samples."""
+    blocks = [block.to(torch.float64) for block in features]
+    rows = []
+    for i, left in enumerate(blocks):
+        row = [_mean_outer(left, right, precision) for right in blocks[: i + 1]]
+        rows.append(row)
+    full = [
+        [rows[i][j] if j <= i else rows[j][i].mT for j in range(len(blocks))]
+        for i in range(len(blocks))
+    ]
+    return torch.cat([torch.cat(row, dim=-1) for row in full], dim=-2)
+
+
+def weighted_moment(
+    features: FeatureBlocks, target: Float[Tensor, "G N U"]
+) -> Float[Tensor, "G K U"]:
+    """Σ_n E_s[φ_n] λ_n y_n, in float64, for targets already multiplied by λ."""
+    means = [_sample_mean(block.to(torch.float64)) for block in features]
+    return torch.cat([mean.mT @ target for mean in means], dim=-2)
+
+
+def _mean_outer(left: Tensor, right: Tensor, precision: Tensor) -> Tensor:
+    if left.dim() != right.dim():  # one side is the same for all samples
+        left, right = _sample_mean(left), _sample_mean(right)
+    n_samples = left.shape[0] if left.dim() == 4 else 1
+    left, right = _fold_samples(left), _fold_samples(right)
+    weight = precision.repeat(1, n_samples, 1) / n_samples  # G SN U
+    weighted = [(left * weight[..., u, None]).mT @ right for u in range(weight.shape[-1])]
+    return torch.stack(weighted, dim=-3)
+
+
+def _fold_samples(block: Tensor) -> Tensor:
+    return block.transpose(0, 1).flatten(1, 2) if block.dim() == 4 else block  # G SN K
+
+
+def _sample_mean(block: Tensor) -> Tensor:
+    return block.mean(0) if block.dim() == 4 else block
