@@ -11,6 +11,7 @@ from deeplfm.errors import ConfigError
 from deeplfm.layers import Layer
 from deeplfm.likelihoods import Gaussian, mask_missing
 from deeplfm.predictive import Predictive
+from deeplfm.randomness import generator_for
 from deeplfm.variational import Exact
 from deeplfm.variational.products import FeatureBlocks
 
@@ -34,10 +35,12 @@ class DeepLFM(nn.Module):
     torch.Size([5, 1])
     """
 
+    temperature: Tensor
+
     def __init__(self, config: ModelConfig, seed: int = 0) -> None:
         super().__init__()
         self.config, self.seed = config, seed
-        generator = torch.Generator().manual_seed(seed)
+        generator = generator_for(seed, "model")
         self.layers = nn.ModuleList()
         n_hidden = 0
         for layer in config.layers:
@@ -55,6 +58,7 @@ class DeepLFM(nn.Module):
         self.likelihood = Gaussian(
             config.n_inputs, config.n_outputs, config.input_dependent_noise, generator
         )
+        self.register_buffer("temperature", torch.ones(config.n_outputs))
 
     @property
     def output_layer(self) -> Layer:
@@ -132,8 +136,13 @@ class DeepLFM(nn.Module):
         y: Float[Tensor, "N D"],
         row_weight: Float[Tensor, " N"] | None = None,
     ) -> None:
-        """Solve the exact output weights for the paths that prediction uses."""
+        """Solve the exact output weights for the paths that prediction uses.
+
+        Each output's likelihood is raised to the power 1/``temperature``: residuals of a series are
+        not independent, so that N rows are worth fewer than N.
+        """
         target, precision = self.precision(x, y, row_weight)
+        precision = precision / self.temperature
         gram: Tensor | float = 0.0
         moment: Tensor | float = 0.0
         for rows in torch.arange(len(x), device=x.device).split(_PREDICTION_ROWS):
@@ -167,16 +176,17 @@ class DeepLFM(nn.Module):
         mean, variance = self.output_layer.moments(self._path_features(x))
         if mean.dim() == 2:
             mean, variance = mean[None], variance[None]
-        return mean, variance, self.likelihood.variance(x).to(mean.dtype)
+        noise = self.likelihood.variance(x) * self.likelihood.inflation
+        return mean, variance, noise.to(mean.dtype)
 
     def _path_features(self, x: Tensor, n_paths: int | None = None) -> FeatureBlocks:
-        generator = torch.Generator(x.device).manual_seed(self.seed)
+        generator = generator_for(self.seed, "prediction", device=x.device)
         return self.features(x, n_paths or self.config.n_paths, generator, paths=True)
 
     @torch.no_grad()
     def _draw(self, x: Tensor, n_draws: int, seed: int) -> Float[Tensor, "S N D"]:
         """Whole functions: hidden paths, cycled, with a fresh output W each."""
-        generator = torch.Generator(x.device).manual_seed(seed)
+        generator = generator_for(seed, "draw", device=x.device)
         layer = self.output_layer
         noise = layer.path_noise(n_draws, generator)
         draws = []

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.errors import InputError
+from deeplfm.randomness import generator_for
 
 _BISECTIONS = 60
 
@@ -60,7 +61,7 @@ class Predictive:
     ) -> Float[Tensor, "*L N D"]:
         """Quantiles of the mixture, by bisection of its distribution function."""
         level = torch.as_tensor(levels, dtype=self.component_mean.dtype)
-        if bool(((level <= 0) | (level >= 1)).any()):
+        if not bool(((level > 0) & (level < 1)).all()):
             raise InputError(
                 f"quantile: levels must lie strictly between 0 and 1, found {level.tolist()}."
             )
@@ -95,7 +96,7 @@ class Predictive:
         draws = self._draw(n_draws, seed)
         if latent:
             return draws
-        generator = torch.Generator(draws.device).manual_seed(seed + 1)
+        generator = generator_for(seed, "observation", device=draws.device)
         noise = torch.randn(
             draws.shape, generator=generator, dtype=draws.dtype, device=draws.device
         )
@@ -137,29 +138,41 @@ class Predictive:
 
 def _absolute_moment(mean: Tensor, variance: Tensor) -> Tensor:
     """E|X| for X ~ N(mean, variance)."""
-    std = variance.sqrt()
+    # a function may be certain: 0/0 must not arise
+    std = variance.sqrt().clamp_min(torch.finfo(variance.dtype).tiny)
     z = mean / std
     density = torch.exp(-0.5 * z.square()) / math.sqrt(2 * math.pi)
     return 2 * std * density + mean * (2 * torch.special.ndtr(z) - 1)
 
 
-def mix(parts: list[Predictive], weight: Float[Tensor, "B D"]) -> Predictive:
-    """Mixture of the predictions of several models, weighted for each output."""
-    weights = torch.cat([part.weight * weight[i] for i, part in enumerate(parts)])
+class _Stack(Predictive):
+    """Mixture of predictions: a draw is one member's, with that member's noise."""
 
-    def draw(n_draws: int, seed: int) -> Tensor:
-        generator = torch.Generator().manual_seed(seed)
-        pick = torch.rand(n_draws, weight.shape[-1], generator=generator, dtype=torch.float64)
-        member = torch.searchsorted(weight.cpu().double().T.cumsum(-1).contiguous(), pick.T).T
-        member = member.clamp(max=len(parts) - 1)  # S D
-        draws = torch.stack([part.sample(n_draws, seed, latent=True) for part in parts])
+    def __init__(self, parts: list[Predictive], weight: Float[Tensor, "B D"]) -> None:
+        self._parts, self._share = parts, weight
+        super().__init__(
+            torch.cat([part.component_mean for part in parts]),
+            torch.cat([part.component_variance for part in parts]),
+            torch.cat([part.component_noise for part in parts]),
+            torch.cat([part.weight * weight[i] for i, part in enumerate(parts)]),
+            draw=lambda n_draws, seed: self.sample(n_draws, seed, latent=True),
+        )
+
+    def sample(
+        self, n_draws: int = 1, seed: int = 0, latent: bool = False
+    ) -> Float[Tensor, "S N D"]:
+        """Whole functions of members chosen by their weights, for each output."""
+        share = self._share.cpu().double()
+        pick = torch.rand(
+            share.shape[-1], n_draws, generator=generator_for(seed, "member"), dtype=torch.float64
+        )
+        member = torch.searchsorted(share.T.cumsum(-1).contiguous(), pick, right=True).T  # S D
+        member = member.clamp(max=len(self._parts) - 1)
+        draws = torch.stack([part.sample(n_draws, seed, latent) for part in self._parts])
         index = member[None, :, None, :].expand(1, *draws.shape[1:]).to(draws.device)
         return draws.gather(0, index)[0]
 
-    return Predictive(
-        torch.cat([part.component_mean for part in parts]),
-        torch.cat([part.component_variance for part in parts]),
-        torch.cat([part.component_noise for part in parts]),
-        weights,
-        draw,
-    )
+
+def mix(parts: list[Predictive], weight: Float[Tensor, "B D"]) -> Predictive:
+    """Mixture of the predictions of several models, weighted for each output."""
+    return _Stack(parts, weight)

@@ -25,7 +25,7 @@ class ArcCosine(FeatureMap):
     order: ClassVar[int] = 1
 
     def waves(
-        self, x: Float[Tensor, "*S 1 N P"], frequency: Float[Tensor, "*R G P Q M"]
+        self, x: Float[Tensor, "*#S 1 N P"], frequency: Float[Tensor, "*#S #G P Q M"]
     ) -> tuple[Float[Tensor, "*S G N Q M"], ...]:
         """The rectified projection."""
         phase = project(x, frequency)

@@ -60,6 +60,12 @@ class FeatureMap(nn.Module):
             raise ConfigError(
                 f"features: unknown extra columns {sorted(unknown)}. Choose from {list(EXTRAS)}."
             )
+        has_state = type(self).initial_state is not FeatureMap.initial_state
+        if "initial_state" in extras and not has_state:
+            raise ConfigError(
+                f"features: {type(self).__name__} has no differential equation, so no initial "
+                "state. Remove 'initial_state' from extras."
+            )
         self.n_inputs, self.n_forces, self.n_features = n_inputs, n_forces, n_features
         self.n_groups, self.extras = n_groups, tuple(extras)
         self.max_lengthscale = float(max_lengthscale)
@@ -111,8 +117,8 @@ class FeatureMap(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "*S N P"],
-        frequency: Float[Tensor, "*R G P Q M"],
+        x: Float[Tensor, "*#S N P"],
+        frequency: Float[Tensor, "*#S #G P Q M"],
         feature_weight: Float[Tensor, " M"],
     ) -> Float[Tensor, "*S G N K"]:
         """Columns of Φ.
@@ -123,6 +129,7 @@ class FeatureMap(nn.Module):
             feature_weight: prior standard deviation of each wave within its force: M^(−½) for
                 random frequencies, root quadrature weights for nodes.
         """
+        feature_weight = feature_weight.to(x.dtype)
         columns = [
             (wave * feature_weight).flatten(-2)  # ... G N QM
             for wave in self.waves(x.unsqueeze(-3), frequency)
@@ -133,16 +140,13 @@ class FeatureMap(nn.Module):
 
     @abstractmethod
     def waves(
-        self, x: Float[Tensor, "*S 1 N P"], frequency: Float[Tensor, "*R G P Q M"]
+        self, x: Float[Tensor, "*#S 1 N P"], frequency: Float[Tensor, "*#S #G P Q M"]
     ) -> tuple[Float[Tensor, "*S G N Q M"], ...]:
         """The ``columns_per_frequency`` families of columns, sensitivities included."""
 
     def initial_state(self, x: Float[Tensor, "*S 1 N P"]) -> Float[Tensor, "*S G N P"]:
         """What an unknown state at the lower limit leaves at x; responses override it."""
-        raise ConfigError(
-            f"features: {type(self).__name__} has no differential equation, so no initial state. "
-            "Remove 'initial_state' from extras."
-        )
+        raise ConfigError(f"features: {type(self).__name__} has no initial state.")
 
     def _extra_columns(self, x: Float[Tensor, "*S 1 N P"]) -> list[Tensor]:
         if not self.extras:

@@ -21,7 +21,7 @@ class ExponentiatedQuadratic(FeatureMap):
     spectral_variance: ClassVar[float] = 1.0
 
     def waves(
-        self, x: Float[Tensor, "*S 1 N P"], frequency: Float[Tensor, "*R G P Q M"]
+        self, x: Float[Tensor, "*#S 1 N P"], frequency: Float[Tensor, "*#S #G P Q M"]
     ) -> tuple[Float[Tensor, "*S G N Q M"], ...]:
         """Cosine and sine of the projection."""
         phase = project(x, frequency)
@@ -30,7 +30,7 @@ class ExponentiatedQuadratic(FeatureMap):
 
 
 def project(
-    x: Float[Tensor, "*S 1 N P"], frequency: Float[Tensor, "*R G P Q M"]
+    x: Float[Tensor, "*#S 1 N P"], frequency: Float[Tensor, "*#S #G P Q M"]
 ) -> Float[Tensor, "*S G N Q M"]:
     """Projection x·Ω on every frequency vector."""
     flat = frequency.flatten(-2)  # ... G P QM

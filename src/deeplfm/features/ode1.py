@@ -38,6 +38,9 @@ def first_order_response(
     (tensor(2.), tensor(0.))
     """
     damping, phase = torch.broadcast_tensors(decay * time, frequency * time)
+    if damping.dim() == 0:  # nonzero and index_put know no scalars
+        real, imag = first_order_response(time[None], decay, frequency)
+        return real[0], imag[0]
     small = damping.square() + phase.square() < _SERIES_RADIUS**2
     any_small = bool(small.any())
 
@@ -132,7 +135,7 @@ class FirstOrder(FeatureMap):
         return self.log_decay.exp()
 
     def waves(
-        self, x: Float[Tensor, "*S 1 N P"], frequency: Float[Tensor, "*R G P Q M"]
+        self, x: Float[Tensor, "*#S 1 N P"], frequency: Float[Tensor, "*#S #G P Q M"]
     ) -> tuple[Float[Tensor, "*S G N Q M"], ...]:
         """Re and Im of Σ_p S_pq φ(x_p; γ_p, ω_pqm)."""
         sensitivity = self.sensitivity

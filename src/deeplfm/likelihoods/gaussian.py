@@ -18,7 +18,8 @@ class Gaussian(nn.Module):
     r"""y = f + e with e ~ N(0, σ_d²), or σ_d²(x) = σ_d² exp(ψ(x)ᵀv_d) from a head of its own.
 
     The head is a block of features on the original input whose weights v have a N(0, 1) prior and
-    are point estimates; :meth:`penalty` is −log p(v) up to a constant.
+    are point estimates; :meth:`penalty` is −log p(v) up to a constant. Predictions multiply the
+    variance by ``inflation``, which held-out rows may set: training sees the noise it has fitted.
 
     Args:
         n_inputs: number of original input columns.
@@ -26,6 +27,8 @@ class Gaussian(nn.Module):
         input_dependent: learn the variance as a function of the input.
         generator: source of the head's frequencies.
     """
+
+    inflation: Tensor
 
     def __init__(
         self,
@@ -36,6 +39,7 @@ class Gaussian(nn.Module):
     ) -> None:
         super().__init__()
         self.log_variance = nn.Parameter(torch.full((n_outputs,), math.log(0.01)))
+        self.register_buffer("inflation", torch.ones(n_outputs))
         self.head: Block | None = None
         if input_dependent:
             config = BlockConfig(system="eq", n_features=20, frequencies="prior-fixed")

@@ -31,11 +31,12 @@ def _overflows(model: DeepLFM, x: Tensor) -> list[str]:
         limit = float(torch.log(torch.tensor(torch.finfo(dtype).max, dtype=torch.float64)))
         for block in layer.blocks:
             if isinstance(block.features, FirstOrder):
-                seen = inputs[..., block.first : block.last]
+                # with a = −∞ nothing has to decay, and the growth is −∞
+                seen = inputs[..., block.first : block.last] - block.features.lower_limit
                 growth = float((-seen * block.features.decay.amax(0)).amax())
                 if growth > limit:
                     found.append(
-                        f"layer {index}: decay × |input| = {growth:.0f} at a negative input, "
+                        f"layer {index}: decay × |input| = {growth:.0f} before the lower limit, "
                         f"{str(dtype).removeprefix('torch.')} overflows at {limit:.0f}"
                     )
         if index + 1 < len(model.layers):

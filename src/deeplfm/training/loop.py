@@ -15,9 +15,9 @@ from torch import Tensor
 
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, objective
+from deeplfm.randomness import generator_for
 from deeplfm.training.divergence import diverged
 from deeplfm.training.progress import Progress, Silent
-from deeplfm.training.randomness import generator_for
 from deeplfm.training.schedule import Phase, Schedule, role_of
 
 
@@ -179,11 +179,13 @@ class _Run:
 
         if self.validation is None:
             return
+        weights = copy.deepcopy(self.model.output_layer.weights.state_dict())
         if self.model.has_exact_output:
             self.model.condition(self.rows.x, self.rows.y, self.rows.weight)
         posterior = self.model.posterior(self.validation.x)
-        score = float(mnll(posterior, self.validation.y).mean())
-        error = float(nmse(posterior.mean, self.validation.y).mean())
+        self.model.output_layer.weights.load_state_dict(weights)  # looking must not disturb
+        score = float(mnll(posterior, self.validation.y).nanmean())
+        error = float(nmse(posterior.mean, self.validation.y).nanmean())
         self.history.validation.append({"step": self.step, "nmse": error, "mnll": score})
         if self._note(score):
             self.best_state = copy.deepcopy(self.model.state_dict())

@@ -44,9 +44,15 @@ def progress_bar(label: str, enabled: bool | None = None) -> Iterator[Progress]:
         yield Silent()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
     from rich.progress import Progress as RichProgress
-    from rich.progress import ProgressColumn, Task
     from rich.text import Text
 
     class Speed(ProgressColumn):

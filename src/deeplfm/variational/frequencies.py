@@ -56,13 +56,14 @@ class Frequencies(nn.Module):
         self.strategy = strategy
         shape = features.frequency_shape
         n_features = shape[-1]
-        weight = torch.full((n_features,), 1 / math.sqrt(n_features))
+        # In float64 until the model's dtype is known: nodes must not keep the digits of float32.
+        weight = torch.full((n_features,), 1 / math.sqrt(n_features), dtype=torch.float64)
         if strategy == "nodes":
             nodes, weights = np.polynomial.hermite_e.hermegauss(n_features)
-            noise = torch.as_tensor(nodes, dtype=weight.dtype).expand(1, *shape).clone()
-            weight = torch.as_tensor(np.sqrt(weights / weights.sum()), dtype=weight.dtype)
+            noise = torch.as_tensor(nodes).expand(1, *shape).clone()
+            weight = torch.as_tensor(np.sqrt(weights / weights.sum()))
         else:
-            noise = torch.randn(n_noise, *shape, generator=generator)
+            noise = torch.randn(n_noise, *shape, generator=generator).double()
         self.register_buffer("noise", noise)
         self.register_buffer("feature_weight", weight)
         if self.is_variational:
@@ -104,6 +105,7 @@ class Frequencies(nn.Module):
             noise = self.noise[torch.arange(n_samples, device=self.noise.device) % len(self.noise)]
         else:
             noise = self.noise[0]
+        noise = noise.to(features.log_lengthscale.dtype)
         if self.is_variational:
             return self.mean + self.log_std.exp() * noise
         mean, std = features.frequency_prior()
@@ -114,6 +116,6 @@ class Frequencies(nn.Module):
         if not self.is_variational:
             return features.log_lengthscale.new_zeros(())
         prior_mean, prior_std = features.frequency_prior()
-        ratio = self.log_std.exp() / prior_std
+        log_ratio = self.log_std - prior_std.log()  # 0, to the last bit, at q = p
         shift = (self.mean - prior_mean) / prior_std
-        return 0.5 * (ratio.square() + shift.square() - 1 - 2 * ratio.log()).sum()
+        return 0.5 * (torch.expm1(2 * log_ratio) - 2 * log_ratio + shift.square()).sum()

@@ -31,6 +31,45 @@ def multiply(
     return total
 
 
+def row_quadratic(
+    features: FeatureBlocks, covariance: Float[Tensor, "G K K"]
+) -> Float[Tensor, "*S G N"]:
+    """φᵀCφ of every row, for a symmetric C that needs no gradient."""
+    widths = [block.shape[-1] for block in features]
+    total: Tensor | None = None
+    for i, (block, rows) in enumerate(zip(features, covariance.split(widths, -2), strict=True)):
+        for j, part in enumerate(rows.split(widths, -1)[: i + 1]):
+            term = _quadratic(block, features[j], part) * (1 if i == j else 2)
+            total = term if total is None else total + term
+    if total is None:
+        raise ValueError("a layer needs at least one block of features")
+    return total
+
+
+def _quadratic(left: Tensor, right: Tensor, matrix: Tensor) -> Tensor:
+    if left is right:
+        return _SymmetricQuadratic.apply(left.to(matrix.dtype), matrix)
+    # The sample-free side is multiplied, so that its product is made once.
+    if left.dim() < right.dim():
+        left, right, matrix = right, left, matrix.mT
+    return (left.to(matrix.dtype) * (right.to(matrix.dtype) @ matrix.mT)).sum(-1)
+
+
+class _SymmetricQuadratic(torch.autograd.Function):
+    """φᵀCφ by rows; its gradient 2Cφ is the product that the forward pass already made."""
+
+    @staticmethod
+    def forward(ctx, features, matrix):  # type: ignore[no-untyped-def]
+        product = features @ matrix
+        ctx.save_for_backward(product)
+        return (features * product).sum(-1)
+
+    @staticmethod
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        (product,) = ctx.saved_tensors
+        return 2 * gradient.unsqueeze(-1) * product, None
+
+
 def weighted_gram(
     features: FeatureBlocks, precision: Float[Tensor, "G N U"]
 ) -> Float[Tensor, "G U K K"]:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from deeplfm.errors import ConfigError
-from deeplfm.variational.products import FeatureBlocks, multiply
+from deeplfm.variational.products import FeatureBlocks, multiply, row_quadratic
 
 
 class GaussianWeights(nn.Module):
@@ -117,6 +117,11 @@ class Exact(FullCovariance):
         """R, upper triangular here: the inverse transposed factor of the precision."""
         return self._root
 
+    def variance_of(self, features: FeatureBlocks) -> Float[Tensor, "*S G N U"]:
+        """φᵀA⁻¹φ; cheaper than through the root, since no gradient reaches A."""
+        covariance = (self._root @ self._root.mT).unbind(dim=1)
+        return torch.stack([row_quadratic(features, matrix) for matrix in covariance], dim=-1)
+
     @torch.no_grad()
     def step(
         self,
@@ -135,10 +140,11 @@ class Exact(FullCovariance):
 
     def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
         """Move with the module, but stay in float64."""
+        kept = dict(self._buffers)
         super()._apply(fn, recurse)
         for name, buffer in self._buffers.items():
-            if buffer is not None:
-                self._buffers[name] = buffer.to(torch.float64)
+            if buffer is not None and buffer.dtype != torch.float64:
+                self._buffers[name] = kept[name].to(buffer.device)
         return self
 
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-_STREAMS = {"model": 0, "step": 1, "epoch": 2, "split": 3, "start": 4, "prediction": 5}
+_STREAMS = {
+    "model": 0,
+    "step": 1,
+    "epoch": 2,
+    "split": 3,
+    "start": 4,
+    "prediction": 5,
+    "draw": 6,
+    "observation": 7,
+    "member": 8,
+}
 
 
 def seed_for(seed: int, stream: str, index: int = 0) -> int:

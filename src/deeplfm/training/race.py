@@ -1,0 +1,161 @@
+r"""A race of recipes on held-out rows inside the training data.
+
+The extrapolation of this model is its frequencies, and no single start wins everywhere. So every
+recipe is fitted without a part of the rows (the last part of a series, random rows of a table),
+calibrated and scored there; the survivors are stacked and refitted on all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from deeplfm.errors import TrainingDivergedError
+from deeplfm.model import DeepLFM
+from deeplfm.randomness import generator_for, seed_for
+from deeplfm.training.loop import History, Rows, train
+from deeplfm.training.progress import progress_bar
+from deeplfm.training.schedule import Schedule
+from deeplfm.training.stack import Stack, stacking_weights
+
+_TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+_INFLATIONS = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0)
+_SERIES_TAIL, _TABLE_PART = 0.25, 0.2
+_ROWS_PER_FACT = 30  # neighbouring residuals of a series repeat each other
+_KEEP_ABOVE = 0.05
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A way to a trained model.
+
+    Attributes:
+        name: what to call it.
+        build: makes a model and its starting values from training rows and a seed.
+        schedule: how it is trained.
+    """
+
+    name: str
+    build: Callable[[Rows, int], DeepLFM]
+    schedule: Schedule
+
+
+@dataclass
+class Report:
+    """What a race found.
+
+    Attributes:
+        names: of the recipes in the stack.
+        held_out_mnll: score of every recipe on the held-out rows, for each output.
+        weight: stacking weight of every recipe, for each output.
+        histories: training of the members of the stack.
+        failed: recipes that could not be fitted, and why.
+    """
+
+    names: list[str] = field(default_factory=list)
+    held_out_mnll: dict[str, list[float]] = field(default_factory=dict)
+    weight: dict[str, list[float]] = field(default_factory=dict)
+    histories: dict[str, History] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def fit_recipe(
+    recipe: Recipe, rows: Rows, seed: int, progress: bool | None = None, label: str = ""
+) -> tuple[DeepLFM, History]:
+    """Build a model and train it."""
+    model = recipe.build(rows, seed)
+    with progress_bar(label or recipe.name, progress) as bar:
+        history = train(model, rows, recipe.schedule, seed_for(seed, "step"), progress=bar)
+    return model, history
+
+
+def race(
+    recipes: list[Recipe],
+    rows: Rows,
+    is_series: bool,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> tuple[Stack, Report]:
+    """Fit all recipes without the held-out rows, stack the best, refit them on all rows."""
+    report = Report()
+    inner, held_out = split(rows, is_series, seed)
+    entrants: list[tuple[Recipe, Tensor, Tensor, Tensor]] = []
+    for recipe in recipes:
+        try:
+            model, _ = fit_recipe(recipe, inner, seed, progress, f"race: {recipe.name}")
+            calibrate(model, inner, held_out)
+        except (TrainingDivergedError, torch.linalg.LinAlgError) as error:
+            report.failed[recipe.name] = str(error)
+            continue
+        density = model.posterior(held_out.x).log_prob(held_out.y)
+        report.held_out_mnll[recipe.name] = (-density.nanmean(0)).tolist()
+        entrants.append((recipe, density, model.temperature, model.likelihood.inflation))
+    if not entrants:
+        raise TrainingDivergedError(
+            f"race: none of {len(recipes)} starts could be fitted: {report.failed}. "
+            "Check the data for extreme values, or choose one start with start=."
+        )
+    weight = stacking_weights(torch.stack([density for _, density, _, _ in entrants]))
+    keep = (weight.amax(1) >= _KEEP_ABOVE).nonzero()[:, 0].tolist()
+    members = []
+    for index in keep:
+        recipe, _, temperature, inflation = entrants[index]
+        model, history = fit_recipe(recipe, rows, seed, progress, f"refit: {recipe.name}")
+        _set_calibration(model, temperature, inflation)
+        _solve(model, rows)
+        members.append(model)
+        report.names.append(recipe.name)
+        report.histories[recipe.name] = history
+    kept = weight[keep] / weight[keep].sum(0)
+    report.weight = {name: kept[i].tolist() for i, name in enumerate(report.names)}
+    return Stack(members, kept), report
+
+
+def split(rows: Rows, is_series: bool, seed: int) -> tuple[Rows, Rows]:
+    """Rows to fit on and rows to judge by: the last ones of a series, random ones of a table."""
+    if is_series:
+        order, part = rows.x[:, 0].argsort(stable=True), _SERIES_TAIL
+    else:
+        order, part = torch.randperm(len(rows), generator=generator_for(seed, "split")), _TABLE_PART
+    n_inner = len(rows) - max(1, round(part * len(rows)))
+    return rows.take(order[:n_inner]), rows.take(order[n_inner:])
+
+
+@torch.no_grad()
+def calibrate(model: DeepLFM, inner: Rows, held_out: Rows) -> None:
+    """Set temperature and noise inflation of each output by the density of the held-out rows.
+
+    The mean of their logarithms over the grid, weighted by that density: with few independent
+    residuals the best point of the grid is mostly luck.
+    """
+    temperatures = _TEMPERATURES if model.has_exact_output else (1.0,)
+    model.likelihood.inflation.fill_(1.0)
+    grid, scores = [], []
+    for temperature in temperatures:
+        model.temperature.fill_(temperature)
+        _solve(model, inner)
+        posterior = model.posterior(held_out.x)
+        plain_noise = posterior.component_noise
+        for inflation in _INFLATIONS:
+            posterior.component_noise = plain_noise * inflation
+            grid.append([temperature, inflation])
+            scores.append(posterior.log_prob(held_out.y).nanmean(0).nan_to_num(0.0))
+    known = (~held_out.y.isnan()).sum(0)
+    share = torch.softmax(torch.stack(scores) * known / _ROWS_PER_FACT, dim=0)  # grid D
+    logs = torch.tensor(grid, dtype=share.dtype, device=share.device).log()
+    temperature, inflation = (logs.T @ share).exp()
+    _set_calibration(model, temperature, inflation)
+    _solve(model, inner)
+
+
+def _set_calibration(model: DeepLFM, temperature: Tensor, inflation: Tensor) -> None:
+    model.temperature.copy_(temperature)
+    model.likelihood.inflation.copy_(inflation)
+
+
+def _solve(model: DeepLFM, rows: Rows) -> None:
+    if model.has_exact_output:
+        model.condition(rows.x, rows.y, rows.weight)

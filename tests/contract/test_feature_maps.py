@@ -1,0 +1,403 @@
+"""What every feature map promises, checked for each registered system."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.distributions import Normal, kl_divergence
+
+from deeplfm.errors import ConfigError
+from deeplfm.features import SYSTEMS, FeatureMap, FirstOrder, feature_map
+from deeplfm.variational import Frequencies
+
+N_ROWS, N_SAMPLES = 5, 3
+N_INPUTS, N_FORCES, N_FEATURES, N_GROUPS = 2, 3, 4, 2
+
+every_system = pytest.mark.parametrize("system", SYSTEMS)
+RESPONSES = [
+    name for name, system in SYSTEMS.items() if system.initial_state is not FeatureMap.initial_state
+]
+PLAIN = [name for name in SYSTEMS if name not in RESPONSES]
+SMOOTH = [name for name in SYSTEMS if name != "arc0"]  # a step tells nothing to ℓ, Ω and x
+
+
+def make(
+    system: str,
+    n_inputs: int = N_INPUTS,
+    n_forces: int = N_FORCES,
+    n_features: int = N_FEATURES,
+    n_groups: int = N_GROUPS,
+    seed: int = 0,
+    **options: Any,
+) -> FeatureMap:
+    """A map in float64 whose parameters are all different."""
+    generator = torch.Generator().manual_seed(seed)
+    features = SYSTEMS[system](n_inputs, n_forces, n_features, n_groups, **options)
+    for parameter in features.parameters():
+        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
+    return features.double()
+
+
+def normal(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def draw(features: FeatureMap, *samples: int) -> tuple[Tensor, Tensor]:
+    """Frequencies from the prior and weights that tell the features apart."""
+    mean, std = features.frequency_prior()
+    frequency = mean + std * normal(*samples, *features.frequency_shape, seed=2)
+    return frequency.detach(), torch.linspace(0.5, 1.5, features.n_features, dtype=torch.float64)
+
+
+def frequencies_of(features: FeatureMap, strategy: str) -> Frequencies:
+    generator = torch.Generator().manual_seed(3)
+    return Frequencies(features, strategy, generator=generator).to(features.center.dtype)
+
+
+def extras_of(system: str) -> tuple[str, ...]:
+    """All extra columns that make sense for a system."""
+    return ("constant", "trend", "initial_state") if system in RESPONSES else ("constant", "trend")
+
+
+# --- shapes ---------------------------------------------------------------------------------------
+
+
+@every_system
+@pytest.mark.parametrize("shared_forces", [False, True], ids=["own forces", "shared forces"])
+@pytest.mark.parametrize("frequency_samples", [(), (N_SAMPLES,)], ids=["one Ω", "sampled Ω"])
+@pytest.mark.parametrize("input_samples", [(), (N_SAMPLES,)], ids=["one x", "sampled x"])
+@pytest.mark.parametrize(
+    ("n_inputs", "n_forces", "n_features", "n_groups"), [(1, 1, 1, 1), (2, 3, 4, 5), (4, 1, 2, 3)]
+)
+def test_shape(
+    system: str,
+    n_inputs: int,
+    n_forces: int,
+    n_features: int,
+    n_groups: int,
+    input_samples: tuple[int, ...],
+    frequency_samples: tuple[int, ...],
+    shared_forces: bool,
+) -> None:
+    extras = extras_of(system)
+    features = make(
+        system, n_inputs, n_forces, n_features, n_groups, extras=extras, shared_forces=shared_forces
+    )
+    x = normal(*input_samples, N_ROWS, n_inputs)
+    columns = features(x, *draw(features, *frequency_samples))
+    samples = input_samples or frequency_samples
+    assert columns.shape == (*samples, n_groups, N_ROWS, features.n_columns)
+    waves = features.columns_per_frequency * n_forces * n_features
+    assert features.n_columns == waves + 1 + (len(extras) - 1) * n_inputs
+    assert features.frequency_shape[1:] == (n_inputs, n_forces, n_features)
+
+
+# --- independence ---------------------------------------------------------------------------------
+
+
+@every_system
+def test_rows_are_independent(system: str) -> None:
+    features = make(system, extras=extras_of(system))
+    drawn = draw(features)
+    x = normal(N_ROWS, N_INPUTS)
+    x[0] = 0.0
+    together = features(x, *drawn)
+    for row in range(N_ROWS):
+        alone = features(x[row : row + 1], *drawn)
+        torch.testing.assert_close(alone[:, 0], together[:, row], rtol=1e-13, atol=1e-14)
+
+
+@every_system
+def test_samples_are_independent(system: str) -> None:
+    features = make(system, extras=extras_of(system))
+    x = normal(N_SAMPLES, N_ROWS, N_INPUTS)
+    frequency, weight = draw(features, N_SAMPLES)
+    together = features(x, frequency, weight)
+    for sample in range(N_SAMPLES):
+        alone = features(x[sample], frequency[sample], weight)
+        torch.testing.assert_close(alone, together[sample], rtol=1e-13, atol=1e-14)
+
+
+@every_system
+def test_groups_are_maps_of_their_own(system: str) -> None:
+    together = make(system, extras=extras_of(system))
+    x = normal(N_ROWS, N_INPUTS)
+    frequency, weight = draw(together)
+    expected = together(x, frequency, weight)
+    for group in range(N_GROUPS):
+        alone = make(system, n_groups=1, extras=extras_of(system))
+        state = {name: value[group : group + 1] for name, value in together.state_dict().items()}
+        alone.load_state_dict(state)
+        columns = alone(x, frequency[group : group + 1], weight)
+        torch.testing.assert_close(columns[0], expected[group], rtol=1e-13, atol=1e-14)
+
+
+@every_system
+def test_shared_forces_are_heard_by_all_groups(system: str) -> None:
+    """One ℓ and one Ω, but a system and a sensitivity for each group."""
+    shared = make(system, shared_forces=True)
+    own = make(system)
+    state = own.state_dict()
+    for name, value in shared.state_dict().items():
+        state[name].copy_(value.expand_as(state[name]))
+    frequency, weight = draw(shared)
+    assert shared.lengthscale.shape == (1, N_INPUTS, N_FORCES)
+    assert frequency.shape[0] == 1
+    x = normal(N_ROWS, N_INPUTS)
+    torch.testing.assert_close(
+        shared(x, frequency, weight), own(x, frequency.expand(own.frequency_shape), weight)
+    )
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+@every_system
+def test_columns_are_ordered_as_family_force_feature(system: str) -> None:
+    """A force of twice the sensitivity and a feature of no weight are found in their places."""
+    features = make(system)
+    x = normal(N_ROWS, N_INPUTS)
+    frequency, weight = draw(features)
+    layout = (features.columns_per_frequency, N_FORCES, N_FEATURES)
+    before = features(x, frequency, weight).unflatten(-1, layout)
+
+    sensitivity = features.sensitivity.detach().clone()
+    sensitivity[..., 1] *= 2
+    features.set_sensitivity(sensitivity)
+    weight[2] = 0.0
+    after = features(x, frequency, weight).unflatten(-1, layout)
+
+    factor = torch.ones(N_FORCES, N_FEATURES, dtype=torch.float64)
+    factor[1] = 2
+    factor[:, 2] = 0
+    torch.testing.assert_close(after, before * factor)
+    torch.testing.assert_close(features.sensitivity.detach(), sensitivity)
+
+
+@every_system
+def test_extra_columns_come_last_in_the_order_asked_for(system: str) -> None:
+    features = make(system, extras=("trend", "constant"))
+    x = normal(N_SAMPLES, N_ROWS, N_INPUTS)
+    extra = features(x, *draw(features))[..., -(N_INPUTS + 1) :]
+    plain = torch.cat([x, torch.ones_like(x[..., :1])], -1).unsqueeze(-3)
+    torch.testing.assert_close(extra, plain * features.log_extra_scale.exp()[:, None])
+    bare = make(system, n_groups=1, extras=("trend", "constant"))
+    bare.log_extra_scale.data.zero_()
+    columns = bare(x[0], *draw(bare))[0]
+    assert torch.equal(columns[:, -3:-1], x[0])
+    assert torch.equal(columns[:, -1], torch.ones(N_ROWS, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("system", RESPONSES)
+@pytest.mark.parametrize(("lower_limit", "origin"), [(0.0, 0.0), (-1.5, -1.5), (-math.inf, 0.0)])
+def test_initial_state_decays_from_the_lower_limit(
+    system: str, lower_limit: float, origin: float
+) -> None:
+    """e^{−γ(t−a)}; a system begun at −∞ is described by its state at 0."""
+    features = make(system, extras=("initial_state",), lower_limit=lower_limit)
+    features.log_extra_scale.data.zero_()
+    x = normal(N_ROWS, N_INPUTS)
+    extra = features(x, *draw(features))[..., -N_INPUTS:]
+    expected = torch.exp(-features.decay[:, None] * (x - origin))
+    torch.testing.assert_close(extra, expected)
+    at_origin = features(torch.full_like(x, origin), *draw(features))[..., -N_INPUTS:]
+    assert torch.equal(at_origin, torch.ones_like(at_origin))
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+@every_system
+def test_gradients_are_finite_at_zero(system: str) -> None:
+    """Rows x = 0 and waves ω = 0, alone and among others."""
+    features = make(system, extras=extras_of(system))
+    frequency, weight = draw(features)
+    x = normal(N_ROWS, N_INPUTS)
+    x[0], x[1, 0], frequency[..., 0] = 0.0, 0.0, 0.0
+    for rows in (x, x[:1]):
+        inputs = [rows.clone().requires_grad_(), frequency.clone().requires_grad_()]
+        columns = features(*inputs, weight)
+        assert columns.isfinite().all()
+        learned = [item for item in features.parameters() if item.requires_grad]
+        gradients = torch.autograd.grad(
+            columns.square().sum() + columns.sum(), inputs + learned, materialize_grads=True
+        )
+        assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+@every_system
+def test_single_precision_agrees_with_double(system: str) -> None:
+    double = make(system, extras=extras_of(system))
+    single = make(system, extras=extras_of(system)).float()
+    x = normal(N_ROWS, N_INPUTS).float()
+    frequency, weight = (item.float() for item in draw(double))
+    columns = single(x, frequency, weight)
+    assert columns.dtype == torch.float32
+    expected = double(x.double(), frequency.double(), weight.double())
+    torch.testing.assert_close(columns.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@every_system
+def test_lengthscale_is_bounded(system: str) -> None:
+    features = make(system, max_lengthscale=2.0)
+    features.log_lengthscale.data.copy_(8 * normal(*features.log_lengthscale.shape))
+    free = features.log_lengthscale.exp()
+    assert (features.lengthscale <= 2.0).all()
+    assert (features.lengthscale <= free).all()
+    torch.testing.assert_close(1 / features.lengthscale, 1 / free + 0.5)
+
+
+# --- frequencies ----------------------------------------------------------------------------------
+
+
+@every_system
+def test_prior_fixed_frequencies_have_the_moments_of_the_prior(system: str) -> None:
+    """Within six standard errors of 20 000 draws: false alarm rate below 1e-6, twelve forces."""
+    features = make(system, n_features=20_000)
+    frequency = frequencies_of(features, "prior-fixed")(features, 1)
+    mean, std = features.frequency_prior()
+    torch.testing.assert_close(mean[..., 0], features.center)
+    torch.testing.assert_close(
+        std[..., 0] * features.lengthscale,
+        torch.full_like(mean[..., 0], features.spectral_variance**0.5),
+    )
+    standard = ((frequency - mean) / std).detach()
+    assert standard.mean(-1).abs().max() < 6 / math.sqrt(20_000)
+    assert (standard.std(-1) - 1).abs().max() < 6 / math.sqrt(2 * 20_000)
+
+
+@pytest.mark.parametrize("system", SMOOTH)
+def test_lengthscale_learns_through_prior_fixed_frequencies(system: str) -> None:
+    features = make(system)
+    frequencies = frequencies_of(features, "prior-fixed")
+    columns = features(
+        normal(N_ROWS, N_INPUTS), frequencies(features, 1), frequencies.feature_weight
+    )
+    (gradient,) = torch.autograd.grad(
+        columns.square().sum() + columns.sum(), features.log_lengthscale
+    )
+    assert gradient.isfinite().all()
+    assert (gradient != 0).all()
+    assert frequencies.kl(features).item() == 0.0
+
+
+def test_step_tells_the_lengthscale_nothing() -> None:
+    features = make("arc0")
+    frequencies = frequencies_of(features, "prior-fixed")
+    x = normal(N_ROWS, N_INPUTS).requires_grad_()
+    columns = features(x, frequencies(features, 1), frequencies.feature_weight)
+    gradients = torch.autograd.grad(
+        columns.sum(),
+        [features.log_lengthscale, x, features.raw_sensitivity],
+        materialize_grads=True,
+    )
+    assert [bool(gradient.any()) for gradient in gradients] == [False, False, True]
+
+
+@every_system
+@pytest.mark.parametrize("strategy", ["var-fixed", "var-resampled"])
+def test_lengthscale_learns_through_the_divergence(system: str, strategy: str) -> None:
+    """And not through Ω, which then has parameters of its own."""
+    features = make(system)
+    frequencies = frequencies_of(features, strategy)
+    frequencies.mean.data += 0.3 * normal(*frequencies.mean.shape)
+    frequencies.log_std.data += 0.3 * normal(*frequencies.mean.shape, seed=4)
+    columns = features(
+        normal(N_ROWS, N_INPUTS),
+        frequencies(features, N_SAMPLES, torch.Generator().manual_seed(5)),
+        frequencies.feature_weight,
+    )
+    (through_columns,) = torch.autograd.grad(
+        columns.sum(), features.log_lengthscale, materialize_grads=True, allow_unused=True
+    )
+    assert not through_columns.any()
+
+    learned = [features.log_lengthscale, frequencies.mean, frequencies.log_std]
+    divergence = frequencies.kl(features)
+    expected = kl_divergence(
+        Normal(frequencies.mean, frequencies.log_std.exp()), Normal(*features.frequency_prior())
+    ).sum()
+    torch.testing.assert_close(divergence, expected)
+    gradients = torch.autograd.grad(divergence, learned)
+    assert (gradients[0] != 0).all()
+    torch.testing.assert_close(gradients, torch.autograd.grad(expected, learned))
+
+
+@every_system
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_divergence_is_exactly_zero_at_the_prior(system: str, dtype: torch.dtype) -> None:
+    for seed in range(20):
+        features = make(system, seed=seed, max_lengthscale=10.0).to(dtype)
+        frequencies = frequencies_of(features, "var-fixed")
+        frequencies.reset(features)
+        assert frequencies.kl(features).item() == 0.0
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+@every_system
+def test_unknown_extras_are_refused(system: str) -> None:
+    with pytest.raises(ConfigError, match=r"unknown extra columns.*seasonal.*Choose from"):
+        make(system, extras=("constant", "seasonal"))
+
+
+@pytest.mark.parametrize("system", PLAIN)
+def test_initial_state_needs_a_differential_equation(system: str) -> None:
+    with pytest.raises(ConfigError, match="no initial state"):
+        features = make(system, extras=("initial_state",))
+        features(normal(N_ROWS, N_INPUTS), *draw(features))
+
+
+@every_system
+def test_registry_finds_the_system(system: str) -> None:
+    assert feature_map(system) is SYSTEMS[system]
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'ode7' is not known\. Choose one of ode1"):
+        feature_map("ode7")
+    with pytest.raises(ConfigError, match=r"'grid' is not known\. Choose one of prior-fixed"):
+        Frequencies(make("eq"), "grid")
+
+
+# --- several inputs of a response -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lower_limit", [0.0, -1.5, -math.inf])
+def test_inputs_of_a_first_order_system_add_up(lower_limit: float) -> None:
+    """Φ of P inputs is the sum of the features of each input alone."""
+    features = make("ode1", lower_limit=lower_limit)
+    x = normal(N_ROWS, N_INPUTS)
+    frequency, weight = draw(features)
+    total = torch.zeros(())
+    for p in range(N_INPUTS):
+        alone = FirstOrder(1, N_FORCES, N_FEATURES, N_GROUPS, lower_limit=lower_limit).double()
+        alone.load_state_dict(
+            {
+                name: value if name == "log_extra_scale" else value[:, p : p + 1]
+                for name, value in features.state_dict().items()
+            }
+        )
+        total = total + alone(x[:, p : p + 1], frequency[:, p : p + 1], weight)
+    torch.testing.assert_close(features(x, frequency, weight), total)
+
+
+def test_weighted_inputs_scale_each_input() -> None:
+    """α_m multiplies the features of input m, and begins at 1."""
+    plain, weighted = make("ode1"), make("ode1", weighted_inputs=True)
+    weighted.load_state_dict(plain.state_dict(), strict=False)
+    assert FirstOrder(2, 1, 1, weighted_inputs=True).input_weight.tolist() == [1.0, 1.0]
+    alpha = torch.tensor([0.5, -3.0], dtype=torch.float64)
+    weighted.input_weight.data.copy_(alpha)
+    x = normal(N_ROWS, N_INPUTS)
+    drawn = draw(plain)
+    columns = weighted(x, *drawn)
+    plain.set_sensitivity(plain.sensitivity * alpha[:, None])
+    torch.testing.assert_close(columns, plain(x, *drawn))
+    (gradient,) = torch.autograd.grad(columns.square().sum(), weighted.input_weight)
+    assert (gradient != 0).all()
