@@ -136,20 +136,41 @@ class DeepLFM(nn.Module):
         y: Float[Tensor, "N D"],
         row_weight: Float[Tensor, " N"] | None = None,
     ) -> None:
-        """Solve the exact output weights for the paths that prediction uses.
+        """Solve the exact output weights for the paths that prediction uses."""
+        self.solve(*self.statistics(x, y, row_weight))
+
+    @torch.no_grad()
+    def statistics(
+        self,
+        x: Float[Tensor, "N P"],
+        y: Float[Tensor, "N D"],
+        row_weight: Float[Tensor, " N"] | None = None,
+    ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
+        """All that the exact output weights need to know of some rows; those of more rows add up."""
+        target, precision = self.precision(x, y, row_weight)
+        parts = [
+            self.output_layer.statistics(
+                self._path_features(x[rows]), target[rows], precision[rows]
+            )
+            for rows in torch.arange(len(x), device=x.device).split(_PREDICTION_ROWS)
+        ]
+        gram, moment = zip(*parts, strict=True)
+        return torch.stack(gram).sum(0), torch.stack(moment).sum(0)
+
+    def solve(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
+        """Set the exact output weights from statistics.
 
         Each output's likelihood is raised to the power 1/``temperature``: residuals of a series are
-        not independent, so that N rows are worth fewer than N.
+        not independent, so that N rows are worth fewer than N. Outputs that share their weights
+        share the mean temperature.
         """
-        target, precision = self.precision(x, y, row_weight)
-        precision = precision / self.temperature
-        gram: Tensor | float = 0.0
-        moment: Tensor | float = 0.0
-        for rows in torch.arange(len(x), device=x.device).split(_PREDICTION_ROWS):
-            features = self._path_features(x[rows])
-            part = self.output_layer.statistics(features, target[rows], precision[rows])
-            gram, moment = gram + part[0], moment + part[1]
-        self.exact_weights.step(gram, moment)
+        layer = self.output_layer
+        temperature = self.temperature.to(gram.dtype).view(layer.n_groups, layer.n_units)
+        if layer.shared_weights:
+            temperature = temperature.mean(0, keepdim=True)
+        self.exact_weights.step(
+            gram / temperature[:, :, None, None], moment / temperature[:, None, :]
+        )
 
     def precision(
         self,

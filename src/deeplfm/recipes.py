@@ -8,7 +8,7 @@ than the best shallow one.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -28,7 +28,7 @@ from deeplfm.starts.initial import (
 from deeplfm.training import Phase, Rows, Schedule
 from deeplfm.training.race import Recipe
 
-STARTS = ("race", "paper", "spectrum", "pursuit", "composition", "table")
+STARTS = ("race", "paper", "spectrum", "pursuit", "deep", "composition", "table")
 
 _RUNNING = {"lower_limit": -math.inf}  # a record cut out of a system that was running before
 _BROAD = BlockConfig(
@@ -118,18 +118,46 @@ def pursuit_recipe(
     return Recipe(name, build, _collapsed(n_steps))
 
 
+def deep_recipe(architecture: Architecture, n_lines: int = 8, n_steps: int = 60) -> Recipe:
+    """Linear and deep path side by side: begins as the shallow model, deepens as the data ask."""
+    first = _block(architecture)
+    deep = replace(first, inputs="hidden", n_forces=1, n_features=30)
+    shallow = pursuit_recipe(architecture, n_lines=n_lines, bandwidth=2.0, learn_bandwidth=True)
+
+    def build(rows: Rows, seed: int) -> DeepLFM:
+        n_outputs = rows.y.shape[1]
+        linear = shallow.build(rows, seed)
+        hidden = tuple(LayerConfig(width, (first,)) for width in architecture.hidden)
+        blocks = (deep, *(replace(b, inputs="original") for b in linear.config.layers[0].blocks))
+        output = LayerConfig(n_outputs, blocks, "exact", own_features=True)
+        model = _model(_config(architecture, rows, (*hidden, output), 4, 16), architecture, seed)
+        generator = generator_for(seed, "start")
+        for layer in model.layers[:-1]:
+            _start_hidden(layer, generator)
+        start_from_spectrum(model.layers[0].blocks[0], rows, numpy_for(seed, "start"))
+        deep_block, *linear_blocks = model.output_layer.blocks
+        _start_deep(deep_block)
+        deep_block.features.set_sensitivity(
+            torch.full_like(deep_block.features.sensitivity, 0.03)
+        )
+        for block, start in zip(linear_blocks, linear.output_layer.blocks, strict=True):
+            block.load_state_dict(start.state_dict())
+        model.likelihood.load_state_dict(linear.likelihood.state_dict())
+        return model
+
+    return Recipe("deep", build, _collapsed(n_steps))
+
+
 def spectrum_recipe(architecture: Architecture, n_steps: int = 150) -> Recipe:
     """The deep path, its first layer drawn from the periodogram, beside a broad-band residual."""
-    first = BlockConfig(
-        architecture.system, n_forces=architecture.n_forces, n_features=architecture.n_features
-    )
-    deep = BlockConfig(architecture.system, n_features=architecture.n_features)
+    first = _block(architecture)
+    deep = replace(first, n_forces=1)
 
     def build(rows: Rows, seed: int) -> DeepLFM:
         n_outputs = rows.y.shape[1]
         hidden = tuple(LayerConfig(width, (first,)) for width in architecture.hidden)
         output = LayerConfig(n_outputs, (deep, _BROAD), "exact", own_features=True)
-        model = _model(_config(architecture, rows, (*hidden, output), 4, 32), architecture, seed)
+        model = _model(_config(architecture, rows, (*hidden, output), 4, 16), architecture, seed)
         rng, generator = numpy_for(seed, "start"), generator_for(seed, "start")
         for layer in model.layers[:-1]:
             _start_hidden(layer, generator)
@@ -164,13 +192,12 @@ def composition_recipe(architecture: Architecture, n_lines: int = 2, n_steps: in
         )
         layers = (
             LayerConfig(n_outputs, (inner,), own_features=True),
-            LayerConfig(n_outputs, (outer, _BROAD), "exact", own_features=True),
+            LayerConfig(n_outputs, (outer,), "exact", own_features=True),
         )
-        model = _model(_config(architecture, rows, layers, 4, 32), architecture, seed)
+        model = _model(_config(architecture, rows, layers, 4, 16), architecture, seed)
         for d in range(n_outputs):
-            _start_composition(model, rows, d, generator_for(seed, "start", d))
-        scale = torch.full((n_outputs,), 0.1, dtype=architecture.dtype)
-        start_broad(model.output_layer.blocks[1], rows, scale)
+            generator = generator_for(seed, "start", d)
+            _start_composition(model, rows, d, generator, n_search_steps=(5 * n_steps) // 2)
         return model
 
     return Recipe("composition", build, _collapsed(n_steps))
@@ -178,13 +205,8 @@ def composition_recipe(architecture: Architecture, n_lines: int = 2, n_steps: in
 
 def table_recipe(architecture: Architecture, n_steps: int = 2000) -> Recipe:
     """For tables: the deep path on all inputs beside a shallow one on the original inputs."""
-    first = BlockConfig(
-        architecture.system,
-        n_forces=architecture.n_forces,
-        n_features=architecture.n_features,
-        extras=("trend",) if architecture.system == "ode1" else (),
-    )
-    deep = BlockConfig(architecture.system, n_features=architecture.n_features)
+    first = replace(_block(architecture), extras=("trend",))
+    deep = replace(_block(architecture), n_forces=1)
     shallow = BlockConfig("eq", "original", n_features=100, extras=("constant", "trend"))
 
     def build(rows: Rows, seed: int) -> DeepLFM:
@@ -232,13 +254,14 @@ def recipes_for(
     single = {
         "paper": lambda: paper_recipe(architecture, steps(1000)),
         "table": lambda: table_recipe(architecture, steps(2000)),
+        "deep": lambda: deep_recipe(architecture, n_steps=steps(60)),
         "spectrum": lambda: spectrum_recipe(architecture, steps(150)),
         "pursuit": lambda: pursuit_recipe(architecture, n_steps=steps(60)),
         "composition": lambda: composition_recipe(architecture, n_steps=steps(100)),
     }
     if start not in STARTS:
         raise ConfigError(f"start: {start!r} is not known. Choose one of {', '.join(STARTS)}.")
-    if start in ("spectrum", "pursuit", "composition") and not is_series:
+    if start in ("spectrum", "pursuit", "deep", "composition") and not is_series:
         raise ConfigError(
             f"start: {start!r} reads the spectrum of a series, and there are several inputs. "
             "Use 'race', 'table' or 'paper'."
@@ -265,12 +288,22 @@ def recipes_for(
             learn_bandwidth=True,
             n_steps=steps(80),
         ),
-        single["spectrum"](),
+        single["deep"](),
         single["composition"](),
     ]
 
 
 _LEAST_NOISE = 1e-6
+
+
+def _block(architecture: Architecture) -> BlockConfig:
+    """A block of the deep path, as the user chose it."""
+    return BlockConfig(
+        architecture.system,
+        n_forces=architecture.n_forces,
+        n_features=architecture.n_features,
+        options=_RUNNING if architecture.system == "ode1" else {},
+    )
 
 
 def _config(
@@ -332,14 +365,16 @@ def _start_deep(block: torch.nn.Module) -> None:
 
 @torch.no_grad()
 def _start_composition(
-    model: DeepLFM, rows: Rows, output: int, generator: torch.Generator
+    model: DeepLFM, rows: Rows, output: int, generator: torch.Generator, n_search_steps: int
 ) -> None:
     """Write a composition into hidden unit and features of one output."""
     hidden, last = model.layers
     inner, outer = hidden.blocks[0].features, last.blocks[0].features
     time, value = (torch.as_tensor(item) for item in observed_series(rows, output))
     with torch.enable_grad():
-        found = find_composition(time, value, generator, n_lines=inner.n_forces)
+        found = find_composition(
+            time, value, generator, n_lines=inner.n_forces, n_steps=n_search_steps
+        )
     size = torch.hypot(found.frequency, inner.decay[output, 0].double())
     inner.center[output, 0] = found.frequency
     inner.center.requires_grad_(True)

@@ -1,0 +1,1 @@
+"""The systems to compare with."""

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy import ndarray
-from sklearn.base import BaseEstimator
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from deeplfm.errors import InputError, TrainingDivergedError
+from deeplfm.estimators.scaling import Scaling
+from deeplfm.estimators.validation import check_inputs, check_targets
 from deeplfm.predictive import Predictive
 
 with warnings.catch_warnings():  # linear_operator still scripts its solvers with torch.jit
@@ -28,7 +31,7 @@ _MOST_ROWS = 10_000
 _FAILURES = (NanError, NotPSDError, torch.linalg.LinAlgError)
 
 
-class ExactGP(BaseEstimator):
+class ExactGP(RegressorMixin, MultiOutputMixin, BaseEstimator):
     r"""y = c + f(x) + ε with f ~ GP(0, a² exp(−|x−x'|²/2ℓ²)), one process for each output.
 
     Hyper-parameters maximise the marginal likelihood: a few steps of L-BFGS from each of several
@@ -49,20 +52,25 @@ class ExactGP(BaseEstimator):
         self.n_steps = n_steps
         self.random_state = random_state
 
-    def fit(
-        self, X: Float[ndarray, "N P"], Y: Float[ndarray, "N D"] | Float[ndarray, " N"]
-    ) -> ExactGP:
+    def fit(self, X: Any, Y: Any) -> ExactGP:
         """Learn the hyper-parameters of each output from the rows where it is known.
 
         Args:
-            X: inputs.
+            X: inputs; a vector is one column.
             Y: outputs; NaN marks missing ones.
         """
-        x, y = _checked(X, Y)
-        self._x_mean, self._x_std = x.mean(0), _spread(x)
-        self._y_mean = y.nanmean(0)
-        self._y_std = _spread(y)
-        x, y = (x - self._x_mean) / self._x_std, (y - self._y_mean) / self._y_std
+        inputs = check_inputs(X)
+        outputs = check_targets(Y, len(inputs))
+        if len(inputs) > _MOST_ROWS:
+            raise InputError(
+                f"ExactGP.fit: {len(inputs)} rows, but its cost is their cube and {_MOST_ROWS} the "
+                "most it takes. Thin the rows out, or fit a DeepLFMRegressor."
+            )
+        self.is_vector_ = np.ndim(Y) == 1
+        self.n_features_in_ = inputs.shape[1]
+        self.scaling_ = Scaling.of(inputs, outputs, is_series=False)
+        x = torch.as_tensor(self.scaling_.inputs(inputs))
+        y = torch.as_tensor(self.scaling_.outputs(outputs))
         offset = np.random.default_rng(self.random_state).normal(0, 0.1, len(_LENGTHSCALES))
         starts = np.sqrt(x.shape[1]) * np.array(_LENGTHSCALES) * np.exp(offset)
         self.models_ = []
@@ -71,35 +79,28 @@ class ExactGP(BaseEstimator):
             self.models_.append(_fit(x[known], column[known], starts.tolist(), self.n_steps))
         return self
 
-    def posterior(self, X: Float[ndarray, "N P"]) -> Predictive:
+    def posterior(self, X: Any) -> Predictive:
         """Predictive distribution of each row, in the units of the outputs."""
-        if not hasattr(self, "models_"):
-            raise InputError("ExactGP.posterior: not fitted yet. Call fit(X, Y) first.")
-        x = torch.as_tensor(np.asarray(X, dtype=np.float64))
-        if x.ndim != 2 or x.shape[1] != len(self._x_mean) or not bool(x.isfinite().all()):
-            raise InputError(
-                f"ExactGP.posterior: X must be finite, of shape rows by {len(self._x_mean)}, found "
-                f"shape {tuple(x.shape)} with {int((~x.isfinite()).sum())} values that are not. "
-                "Give the same columns as in fit, without missing values."
-            )
-        x = (x - self._x_mean) / self._x_std
+        check_is_fitted(self)
+        x = torch.as_tensor(self.scaling_.inputs(check_inputs(X, self.n_features_in_)))
         marginals = [_marginals(model, x) for model in self.models_]
-        mean = torch.stack([mean for mean, _ in marginals], 1) * self._y_std + self._y_mean
-        variance = torch.stack([variance for _, variance in marginals], 1) * self._y_std.square()
+        mean = torch.stack([mean for mean, _ in marginals], 1)
+        variance = torch.stack([variance for _, variance in marginals], 1)
         noise = torch.stack([model.likelihood.noise.detach()[0] for model in self.models_])
 
         def draw(n_draws: int, seed: int) -> Tensor:
             generator = torch.Generator().manual_seed(seed)
-            paths = [_paths(model, x, n_draws, generator) for model in self.models_]
-            return torch.stack(paths, 2) * self._y_std + self._y_mean
+            return torch.stack([_paths(model, x, n_draws, generator) for model in self.models_], 2)
 
-        return Predictive(
-            mean[None],
-            variance[None],
-            (noise * self._y_std.square()).expand_as(mean),
-            torch.ones(1, mean.shape[1], dtype=mean.dtype),
-            draw,
+        weight = torch.ones(1, mean.shape[1], dtype=mean.dtype)
+        return self.scaling_.predictive(
+            Predictive(mean[None], variance[None], noise.expand_as(mean), weight, draw)
         )
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Expected values, in the shape of the outputs given to ``fit``."""
+        mean = self.posterior(X).mean.numpy()
+        return mean[:, 0] if self.is_vector_ else mean
 
 
 class _Process(gpytorch.models.ExactGP):
@@ -188,33 +189,3 @@ def _paths(
     value, vector = torch.linalg.eigh(covariance)
     normal = torch.randn(n_draws, len(x), generator=generator, dtype=mean.dtype)
     return mean + (normal * value.clamp_min(0.0).sqrt()) @ vector.T
-
-
-def _checked(X: ndarray, Y: ndarray) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N D"]]:
-    x = torch.as_tensor(np.asarray(X, dtype=np.float64))
-    y = torch.as_tensor(np.asarray(Y, dtype=np.float64))
-    y = y[:, None] if y.ndim == 1 else y
-    if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
-        raise InputError(
-            f"ExactGP.fit: X must be rows by inputs and Y rows by outputs, found shapes "
-            f"{tuple(x.shape)} and {tuple(y.shape)}. Reshape them to the same number of rows."
-        )
-    if not bool(x.isfinite().all()) or bool(y.isinf().any()):
-        raise InputError(
-            "ExactGP.fit: X must be finite and Y finite or NaN, found "
-            f"{int((~x.isfinite()).sum())} bad values in X and {int(y.isinf().sum())} in Y. "
-            "Remove those rows, or write NaN in Y to mark them as missing."
-        )
-    known = (~y.isnan()).sum(0)
-    if len(x) > _MOST_ROWS or bool((known < 2).any()):
-        raise InputError(
-            f"ExactGP.fit: every output needs 2 to {_MOST_ROWS} known rows, found "
-            f"{known.tolist()}. Drop an output that is never observed; thin out longer data."
-        )
-    return x, y
-
-
-def _spread(values: Float[Tensor, "N D"]) -> Float[Tensor, " D"]:
-    """Standard deviation of each column, 1 for a constant one."""
-    std = (values - values.nanmean(0)).square().nanmean(0).sqrt()
-    return torch.where(std > 0, std, 1.0)

@@ -1,0 +1,1 @@
+"""Experiments: models, data and scores, declared and run."""

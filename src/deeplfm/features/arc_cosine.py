@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 

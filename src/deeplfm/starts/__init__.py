@@ -1,0 +1,1 @@
+"""Starting values from the data."""

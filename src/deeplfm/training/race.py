@@ -133,10 +133,12 @@ def calibrate(model: DeepLFM, inner: Rows, held_out: Rows) -> None:
     """
     temperatures = _TEMPERATURES if model.has_exact_output else (1.0,)
     model.likelihood.inflation.fill_(1.0)
+    statistics = model.statistics(inner.x, inner.y, inner.weight) if model.has_exact_output else ()
     grid, scores = [], []
     for temperature in temperatures:
         model.temperature.fill_(temperature)
-        _solve(model, inner)
+        if statistics:
+            model.solve(*statistics)
         posterior = model.posterior(held_out.x)
         plain_noise = posterior.component_noise
         for inflation in _INFLATIONS:

@@ -85,10 +85,15 @@ class FullCovariance(GaussianWeights):
         return self.mean + torch.einsum("guij,sgju->sgiu", self.root, noise.to(self.mean.dtype))
 
     def kl(self) -> Float[Tensor, ""]:
-        """½(tr C + mᵀm − K − log|C|)."""
-        log_determinant = 2 * self.root.diagonal(dim1=-2, dim2=-1).log().sum()
-        squares = self.root.square().sum() + self.mean.square().sum()
-        return 0.5 * (squares - self.mean.numel() - log_determinant)
+        """½(tr C + mᵀm − K − log|C|), summed over groups and units."""
+        return self.kl_by_group().sum()
+
+    def kl_by_group(self) -> Float[Tensor, " G"]:
+        """The divergence of each group."""
+        root = self.root
+        log_determinant = 2 * root.diagonal(dim1=-2, dim2=-1).log().sum((-2, -1))
+        squares = root.square().sum((-3, -2, -1)) + self.mean.square().sum((-2, -1))
+        return 0.5 * (squares - self.mean[0].numel() - log_determinant)
 
 
 class Exact(FullCovariance):

@@ -1,0 +1,108 @@
+"""``deeplfm demo``: trains on the paper's toy, prints a table, draws a figure."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deeplfm.cli.paths import output_file, output_folder
+from deeplfm.cli.reporting import reported
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from deeplfm.experiments.demo import DemoResult
+
+_LEAST_WIDTH = 100  # of a table that goes to a file or a pipe
+
+
+class Preset(StrEnum):
+    """Presets of the deep latent force model."""
+
+    DEFAULT = "default"
+    PAPER = "paper"
+
+
+class Variant(StrEnum):
+    """Variants of the toy."""
+
+    PUBLISHED = "published"
+    TEXT = "text"
+
+
+def demo(
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the noise and of every model.")] = 0,
+    preset: Annotated[
+        Preset, typer.Option(help="The best we know, or the paper letter by letter.")
+    ] = Preset.DEFAULT,
+    variant: Annotated[
+        Variant, typer.Option(help="Toy of the authors' code, or of the paper's text.")
+    ] = Variant.PUBLISHED,
+    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("deeplfm-demo"),
+    json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Seconds instead of minutes, by training less.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Fit a GP, a deep GP and a deep latent force model to the paper's toy, and compare them."""
+    with reported(debug):
+        if json is not None:
+            output_file(json, "--json")
+        figure_path = output_file(output_folder(out, "--out") / "toy.png", "--out")
+        from rich.console import Console
+
+        from deeplfm.experiments.demo import run_demo
+        from deeplfm.experiments.scores import write_json
+        from deeplfm.plots import toy_figure
+
+        result = run_demo(variant.value, seed, preset.value, quick)
+        console = Console()
+        if not console.is_terminal:
+            console = Console(width=max(_LEAST_WIDTH, console.width))
+        console.print(_table(result))
+        toy_figure(result).savefig(figure_path)
+        console.print(f"Figure: {figure_path}", markup=False, highlight=False, soft_wrap=True)
+        if json is not None:
+            write_json(json, result.rows, result.settings)
+            console.print(f"Scores: {json}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _table(result: DemoResult) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    note = ", quick: not fully trained" if result.settings["quick"] else ""
+    table = Table(
+        title=f"Toy ({result.data.variant} variant), seed {result.data.seed}{note}",
+        caption="NMSE: 1 is predicting the mean of the test rows. Lower NMSE and MNLL are better.",
+        box=box.SIMPLE_HEAVY,
+    )
+    table.add_column("\nmodel", no_wrap=True)
+    for header in (
+        "interpolation\nNMSE",
+        "\nMNLL",
+        "extrapolation\nNMSE",
+        "\nMNLL",
+        "95 %\ncoverage",
+        "seconds\nto fit",
+        "paper: extrapolation\nNMSE / MNLL",
+    ):
+        table.add_column(header, justify="right", no_wrap=True)
+    for model in result.posteriors:
+        inside, beyond = (result.row(model, split) for split in ("interpolation", "extrapolation"))
+        paper = result.paper(model)
+        table.add_row(
+            model,
+            f"{inside.nmse:.2f}",
+            f"{inside.mnll:.2f}",
+            f"{beyond.nmse:.2f}",
+            f"{beyond.mnll:.2f}",
+            f"{beyond.coverage95:.0%}",
+            f"{beyond.seconds:.1f}",
+            f"{paper[0]} / {paper[1]}" if paper else "-",
+        )
+    return table

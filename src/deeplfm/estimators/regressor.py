@@ -1,0 +1,240 @@
+"""The estimator: scikit-learn's manners around a deep latent force model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from deeplfm import config as configuration
+from deeplfm.errors import ConfigError, ModelFileError
+from deeplfm.estimators.scaling import Scaling
+from deeplfm.estimators.validation import check_inputs, check_targets, check_weights
+from deeplfm.model import DeepLFM
+from deeplfm.predictive import Predictive
+from deeplfm.recipes import Architecture, recipes_for
+from deeplfm.storage import read_folder, restore, write_folder
+from deeplfm.training import Rows
+from deeplfm.training.race import Report, fit_recipe, race
+from deeplfm.training.stack import Stack
+
+Array = NDArray[np.float64]
+
+PRESETS = ("default", "paper")
+
+
+class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
+    """Deep latent force model for a series (one input: time) or a table (several inputs).
+
+    Args:
+        preset: "default", the best we know: several starts race on held-out rows and are stacked; or
+            "paper", the published model letter by letter.
+        system: what each layer is made of: "ode1" (the paper), "eq" (a deep Gaussian process),
+            "arc0", "arc1", "arc2".
+        hidden: widths of the hidden layers of the deep path.
+        n_forces: number of latent forces of a deep block.
+        n_features: number of frequencies per force.
+        start: "race", or one start alone: "pursuit", "spectrum", "composition", "table", "paper".
+            ``None`` takes the preset's.
+        n_steps: training steps of each fit; ``None`` takes the recipe's own number.
+        input_dependent_noise: learn the noise as a function of the input.
+        device: where to compute.
+        dtype: "float64" or "float32"; ``None`` takes float64 (the paper's preset float32).
+        random_state: the same integer gives the same bits.
+        progress: show a progress bar; ``None`` shows it when standard error is a terminal.
+
+    Attributes:
+        stack_: the fitted models and their weights.
+        report_: what the race found.
+        n_features_in_: number of input columns.
+
+    >>> import numpy as np
+    >>> t = np.linspace(0, 6, 90)
+    >>> model = DeepLFMRegressor(start="pursuit", n_steps=5, random_state=0).fit(t, np.sin(3 * t))
+    >>> mean, std = model.predict(t[:3], return_std=True)
+    >>> mean.shape, std.shape
+    ((3,), (3,))
+    """
+
+    def __init__(
+        self,
+        preset: str = "default",
+        system: str = "ode1",
+        hidden: tuple[int, ...] = (3,),
+        n_forces: int = 1,
+        n_features: int = 100,
+        start: str | None = None,
+        n_steps: int | None = None,
+        input_dependent_noise: bool = False,
+        device: str = "cpu",
+        dtype: str | None = None,
+        random_state: int = 0,
+        progress: bool | None = None,
+    ) -> None:
+        self.preset = preset
+        self.system = system
+        self.hidden = hidden
+        self.n_forces = n_forces
+        self.n_features = n_features
+        self.start = start
+        self.n_steps = n_steps
+        self.input_dependent_noise = input_dependent_noise
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.progress = progress
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to inputs and targets; NaN in y marks a missing target.
+
+        Args:
+            X: times (a vector, or one column) or a table of inputs.
+            y: one or several targets for each row.
+            sample_weight: weight of each row's likelihood.
+        """
+        x, targets = check_inputs(X), np.asarray(y)
+        matrix = check_targets(targets, len(x))
+        weight = check_weights(sample_weight, len(x))
+        self.n_features_in_ = x.shape[1]
+        self.is_series_ = x.shape[1] == 1
+        self.is_vector_ = targets.ndim == 1
+        self.scaling_ = Scaling.of(x, matrix, self.is_series_)
+        rows = Rows(
+            self._tensor(self.scaling_.inputs(x)),
+            self._tensor(self.scaling_.outputs(matrix)),
+            None if weight is None else self._tensor(weight),
+        )
+        recipes = recipes_for(self._start(), self._architecture(), self.is_series_, self.n_steps)
+        if len(recipes) == 1:
+            model, history = fit_recipe(recipes[0], rows, self.random_state, self.progress)
+            name = recipes[0].name
+            self.stack_ = Stack.of(model)
+            self.report_ = Report(names=[name], histories={name: history})
+        else:
+            self.stack_, self.report_ = race(
+                recipes, rows, self.is_series_, self.random_state, self.progress
+            )
+        return self
+
+    def posterior(self, X: Any) -> Predictive:
+        """Predictive distribution of each row, in the units of y."""
+        check_is_fitted(self)
+        x = check_inputs(X, self.n_features_in_)
+        with torch.no_grad():
+            return self.scaling_.predictive(
+                self.stack_.posterior(self._tensor(self.scaling_.inputs(x)))
+            )
+
+    def predict(
+        self, X: Any, return_std: bool = False, latent: bool = False
+    ) -> Array | tuple[Array, Array]:
+        """Expected values; with ``return_std`` also the standard deviation of an observation.
+
+        Args:
+            X: rows.
+            return_std: return the standard deviation too.
+            latent: leave the observation noise out of it.
+        """
+        posterior = self.posterior(X)
+        mean = self._shaped(posterior.mean)
+        return (mean, self._shaped(posterior.std(latent))) if return_std else mean
+
+    def predict_interval(
+        self, X: Any, coverage: float = 0.95, latent: bool = False
+    ) -> tuple[Array, Array]:
+        """Lower and upper end of the central interval that holds an observation."""
+        low, high = self.posterior(X).interval(coverage, latent)
+        return self._shaped(low), self._shaped(high)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to a folder."""
+        check_is_fitted(self)
+        scaling = vars(self.scaling_)
+        description = {
+            "estimator": type(self).__name__,
+            "parameters": self.get_params(),
+            "is_series": self.is_series_,
+            "is_vector": self.is_vector_,
+            "members": [
+                {"name": name, "seed": member.seed, "config": configuration.to_dict(member.config)}
+                for name, member in zip(self.report_.names, self.stack_.members, strict=True)
+            ],
+            "held_out_mnll": self.report_.held_out_mnll,
+        }
+        tensors = {f"scaling.{name}": torch.as_tensor(value) for name, value in scaling.items()}
+        tensors |= {f"stack.{name}": value for name, value in self.stack_.state_dict().items()}
+        write_folder(path, description, tensors)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The estimator that :meth:`save` wrote; it predicts the same bits."""
+        description, tensors = read_folder(path)
+        try:
+            estimator = cls(**description["parameters"])
+            estimator.hidden = tuple(estimator.hidden)
+            scaling = {
+                name: tensors.pop(f"scaling.{name}").numpy()
+                for name in ("x_shift", "x_scale", "y_shift", "y_scale")
+            }
+            members = [
+                DeepLFM(configuration.from_dict(member["config"]), member["seed"]).to(
+                    estimator._architecture().dtype
+                )
+                for member in description["members"]
+            ]
+            names = [member["name"] for member in description["members"]]
+            estimator.is_series_ = description["is_series"]
+            estimator.is_vector_ = description["is_vector"]
+            estimator.report_ = Report(names, description["held_out_mnll"])
+        except (KeyError, TypeError) as error:
+            raise ModelFileError(
+                f"load: {path} does not describe a {cls.__name__} ({error!r}). Save the model again."
+            ) from error
+        estimator.scaling_ = Scaling(**scaling)
+        estimator.n_features_in_ = len(scaling["x_shift"])
+        n_outputs = len(scaling["y_shift"])
+        estimator.stack_ = Stack(members, torch.ones(len(members), n_outputs, dtype=torch.float64))
+        restore(
+            estimator.stack_,
+            {name.removeprefix("stack."): value for name, value in tensors.items()},
+        )
+        estimator.stack_.to(estimator.device)
+        return estimator
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what this estimator takes."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _start(self) -> str:
+        if self.preset not in PRESETS:
+            raise ConfigError(
+                f"preset: {self.preset!r} is not known. Choose one of {', '.join(PRESETS)}."
+            )
+        return self.start or ("paper" if self.preset == "paper" else "race")
+
+    def _architecture(self) -> Architecture:
+        name = self.dtype or ("float32" if self.preset == "paper" else "float64")
+        if name not in ("float32", "float64"):
+            raise ConfigError(f"dtype: {name!r} is not known. Choose float32 or float64.")
+        return Architecture(
+            system=self.system,
+            hidden=tuple(self.hidden),
+            n_forces=self.n_forces,
+            n_features=self.n_features,
+            input_dependent_noise=self.input_dependent_noise,
+            dtype=getattr(torch, name),
+        )
+
+    def _tensor(self, array: Array) -> torch.Tensor:
+        return torch.as_tensor(array, dtype=self._architecture().dtype, device=self.device)
+
+    def _shaped(self, values: torch.Tensor) -> Array:
+        array = values.numpy()
+        return array[:, 0] if self.is_vector_ else array

@@ -1,0 +1,136 @@
+"""Scores of fitted models, and the one JSON shape in which every command writes them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+import deeplfm
+from deeplfm.errors import InputError
+from deeplfm.metrics import coverage, mnll, nmse
+from deeplfm.predictive import Predictive
+
+_PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "gpytorch")
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """Scores of one output of one model on one part of the data.
+
+    Attributes:
+        model: what the table calls it.
+        split: which rows, such as "extrapolation".
+        output: name of the output.
+        seed: of data and model.
+        nmse: mean squared error over the variance of the targets.
+        mnll: mean negative log density of an observation.
+        coverage95: share of observations inside the central 95 % interval.
+        seconds: time to fit the model, all outputs together.
+    """
+
+    model: str
+    split: str
+    output: str
+    seed: int
+    nmse: float
+    mnll: float
+    coverage95: float
+    seconds: float
+
+
+def score(
+    posterior: Predictive,
+    target: Float[Tensor, "N D"],
+    *,
+    model: str,
+    split: str,
+    seed: int,
+    seconds: float,
+    outputs: Sequence[str] | None = None,
+) -> list[ScoreRow]:
+    """Score a prediction, one row for each output.
+
+    Args:
+        posterior: prediction of the same rows as the targets, in the same units.
+        target: observations; those that are NaN are left out, so that one prediction of all rows
+            serves every split.
+        model: what to call the model.
+        split: what to call the rows.
+        seed: of data and model.
+        seconds: time to fit.
+        outputs: names of the outputs; by default "0", "1", ...
+    """
+    if posterior.mean.shape != target.shape:
+        raise InputError(
+            f"score: prediction and target must have one shape, found "
+            f"{tuple(posterior.mean.shape)} and {tuple(target.shape)}. Predict the scored rows."
+        )
+    names = list(outputs) if outputs is not None else [str(d) for d in range(target.shape[1])]
+    if len(names) != target.shape[1]:
+        raise InputError(
+            f"score: {len(names)} names for {target.shape[1]} outputs. Give one name per output."
+        )
+    with torch.no_grad():
+        scores = zip(
+            nmse(posterior.mean, target).tolist(),
+            mnll(posterior, target).tolist(),
+            coverage(posterior, target, 0.95).tolist(),
+            strict=True,
+        )
+        return [
+            ScoreRow(model, split, name, seed, *values, seconds=seconds)
+            for name, values in zip(names, scores, strict=True)
+        ]
+
+
+def versions() -> dict[str, str]:
+    """What the scores were computed with."""
+    packages = {name: version(name) for name in _PACKAGES}
+    return {"deeplfm": deeplfm.__version__, "python": platform.python_version(), **packages}
+
+
+def write_json(
+    path: str | os.PathLike[str], rows: Sequence[ScoreRow], settings: Mapping[str, Any]
+) -> None:
+    """Write rows, versions and settings; whoever reads the file sees all of it or none.
+
+    Args:
+        path: file to write; its folder must exist.
+        rows: scores; one that is not a finite number is written as null.
+        settings: what else decided the scores.
+    """
+    content = {
+        "rows": [{name: _plain(value) for name, value in asdict(row).items()} for row in rows],
+        "versions": versions(),
+        "settings": dict(settings),
+    }
+    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
+    _write_whole(Path(path), text)
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write beside the file, flush to disk, rename."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
