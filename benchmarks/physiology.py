@@ -1,4 +1,4 @@
-"""Extrapolation of three vital signs (MIMIC record 037, a substitute for CHARIS): ours, the paper's, ridge.
+"""Extrapolation of three vital signs (MIMIC record 037, a substitute for CHARIS).
 
 Each window of 1000 rows: 700 to train on, 300 to forecast, standardised on the training rows. Results
 are written after every fit, and a run that was stopped goes on where it was.
@@ -19,7 +19,7 @@ import torch
 from sklearn.linear_model import Ridge
 
 from deeplfm import DeepLFMRegressor
-from deeplfm.experiments.scores import score, write_json
+from deeplfm.experiments.scores import ScoreRow, score, write_json
 
 FILE = "mimic_037_50hz_5000.csv"
 OUTPUTS = ("ABP", "ECG", "RESP")
@@ -47,7 +47,7 @@ def ridge_on_lags(values: np.ndarray) -> np.ndarray:
     return np.array(forecasts).T
 
 
-def fit_and_score(preset: str, first: int, seed: int, n_steps: int | None) -> list[dict]:
+def fit_and_score(preset: str, first: int, seed: int, n_steps: int | None) -> list[ScoreRow]:
     """One fit of one window."""
     time_axis, values = window(first)
     started = time.monotonic()
@@ -74,8 +74,9 @@ def main() -> None:
     parser.add_argument("--presets", nargs="+", default=["default"])
     parser.add_argument("--steps", type=int, default=None)
     arguments = parser.parse_args()
-    rows = json.loads(arguments.json.read_text())["rows"] if arguments.json.exists() else []
-    done = {(row["model"], row["split"], row["seed"]) for row in rows}
+    saved = json.loads(arguments.json.read_text())["rows"] if arguments.json.exists() else []
+    rows = [ScoreRow(**row) for row in saved]
+    done = {(row.model, row.split, row.seed) for row in rows}
     for preset in arguments.presets:
         for seed in arguments.seeds:
             for first in arguments.windows:
@@ -83,7 +84,7 @@ def main() -> None:
                 if (name, f"rows {first}-{first + N_ROWS}", seed) in done:
                     continue
                 new = fit_and_score(preset, first, seed, arguments.steps)
-                rows += [row if isinstance(row, dict) else vars(row) for row in new]
+                rows += new
                 write_json(arguments.json, rows, settings={"steps": arguments.steps})
                 print(*new, sep="\n", flush=True)
     for first in arguments.windows:

@@ -171,7 +171,7 @@ def spectrum_recipe(architecture: Architecture, n_steps: int = 150) -> Recipe:
     return Recipe("spectrum", build, _collapsed(n_steps))
 
 
-def composition_recipe(architecture: Architecture, n_lines: int = 2, n_steps: int = 100) -> Recipe:
+def composition_recipe(architecture: Architecture, n_lines: int = 2, n_steps: int = 60) -> Recipe:
     """One hidden unit for each output, found by searching for compositions by their evidence."""
 
     def build(rows: Rows, seed: int) -> DeepLFM:
@@ -257,7 +257,7 @@ def recipes_for(
         "deep": lambda: deep_recipe(architecture, n_steps=steps(60)),
         "spectrum": lambda: spectrum_recipe(architecture, steps(150)),
         "pursuit": lambda: pursuit_recipe(architecture, n_steps=steps(60)),
-        "composition": lambda: composition_recipe(architecture, n_steps=steps(100)),
+        "composition": lambda: composition_recipe(architecture, n_steps=steps(60)),
     }
     if start not in STARTS:
         raise ConfigError(f"start: {start!r} is not known. Choose one of {', '.join(STARTS)}.")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from deeplfm.errors import InputError, ModelFileError
+from deeplfm.files import write_whole
 
 FORMAT = "deeplfm"
 FORMAT_VERSION = 1
@@ -43,9 +42,9 @@ def write_folder(path: str | Path, description: dict[str, Any], tensors: dict[st
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {"format": FORMAT, "format_version": FORMAT_VERSION, **description}
     # Tensors first: a folder whose description is there is a whole one.
-    _replace(folder / _TENSORS, lambda temporary: save_file(contiguous, temporary))
+    write_whole(folder / _TENSORS, lambda temporary: save_file(contiguous, temporary))
     text = json.dumps(header, indent=2)
-    _replace(folder / _DESCRIPTION, lambda temporary: Path(temporary).write_text(text))
+    write_whole(folder / _DESCRIPTION, lambda temporary: temporary.write_text(text))
 
 
 def read_folder(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -92,18 +91,3 @@ def restore(module: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
             f"load: the tensors do not fit the described model ({str(error).splitlines()[-1].strip()}). "
             "The two files are not of one model; save it again."
         ) from error
-
-
-def _replace(path: Path, write: Any) -> None:
-    """Write a temporary file beside the path, make it durable, and rename it into place."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        write(temporary)
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -78,7 +78,9 @@ def _table(result: DemoResult) -> Table:
     note = ", quick: not fully trained" if result.settings["quick"] else ""
     table = Table(
         title=f"Toy ({result.data.variant} variant), seed {result.data.seed}{note}",
-        caption="NMSE: 1 is predicting the mean of the test rows. Lower NMSE and MNLL are better.",
+        caption="NMSE 1: no better than the mean of the test rows. Lower NMSE and MNLL are better.\n"
+        f"DGP-EQ: the paper's starting values, {result.settings['models']['DGP-EQ']['n_steps']} "
+        "training steps; the paper does not say how many it took.",
         box=box.SIMPLE_HEAVY,
     )
     table.add_column("\nmodel", no_wrap=True)

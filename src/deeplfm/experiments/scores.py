@@ -18,6 +18,7 @@ from torch import Tensor
 
 import deeplfm
 from deeplfm.errors import InputError
+from deeplfm.files import write_whole
 from deeplfm.metrics import coverage, mnll, nmse
 from deeplfm.predictive import Predictive
 
@@ -116,21 +117,8 @@ def write_json(
         "settings": dict(settings),
     }
     text = json.dumps(content, indent=2, allow_nan=False) + "\n"
-    _write_whole(Path(path), text)
+    write_whole(Path(path), lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Write beside the file, flush to disk, rename."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -52,7 +52,7 @@ def find_composition(
     value: Float[Tensor, " N"],
     generator: torch.Generator,
     n_lines: int = 2,
-    n_candidates: int = 192,
+    n_candidates: int = 160,
     n_steps: int = 240,
     max_rows: int = 256,
 ) -> Composition:

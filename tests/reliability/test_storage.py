@@ -1,0 +1,118 @@
+"""What is saved comes back bit by bit, and a bad file is refused by name."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import deeplfm
+from deeplfm import DeepLFMRegressor, InputError, ModelFileError
+
+
+@pytest.fixture(scope="module")
+def fitted() -> DeepLFMRegressor:
+    time = np.linspace(0, 10, 80)
+    values = np.stack([np.sin(3 * time), 5 + 2 * np.cos(2 * time)], axis=1)
+    values[10:20, 0] = np.nan
+    return DeepLFMRegressor(n_steps=3, n_features=10, hidden=(2,), random_state=3).fit(time, values)
+
+
+NEW_TIMES = np.linspace(0, 14, 37)
+
+
+def test_a_fresh_process_predicts_the_same_bits(fitted: DeepLFMRegressor, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "model")
+    expected = tmp_path / "expected.npy"
+    mean, std = fitted.predict(NEW_TIMES, return_std=True)
+    np.save(expected, np.stack([mean, std]))
+    program = (
+        "import sys, numpy as np, deeplfm\n"
+        "model = deeplfm.load(sys.argv[1])\n"
+        "got = np.stack(model.predict(np.linspace(0, 14, 37), return_std=True))\n"
+        "sys.exit(0 if np.array_equal(got, np.load(sys.argv[2])) else 1)\n"
+    )
+    arguments = [sys.executable, "-c", program, str(tmp_path / "model"), str(expected)]
+    assert subprocess.run(arguments, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+@pytest.mark.parametrize("system", ["ode1", "eq", "arc1"])
+def test_every_kind_of_model_comes_back(preset: str, system: str, tmp_path: Path) -> None:
+    time = np.linspace(0, 1, 40)
+    start = "deep" if preset == "default" else None
+    model = DeepLFMRegressor(preset, system, n_steps=1, n_features=5, start=start)
+    model.fit(time, np.sin(9 * time)).save(tmp_path / "model")
+    loaded = deeplfm.load(tmp_path / "model")
+    assert np.array_equal(loaded.predict(NEW_TIMES), model.predict(NEW_TIMES))
+    assert loaded.get_params() == model.get_params()
+
+
+def test_saving_again_replaces_the_model(fitted: DeepLFMRegressor, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "model")
+    fitted.save(tmp_path / "model")
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
+        "model.json",
+        "tensors.safetensors",
+    ]
+
+
+def test_other_peoples_folders_are_left_alone(fitted: DeepLFMRegressor, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds other files"):
+        fitted.save(tmp_path)
+    with pytest.raises(InputError, match="is a file"):
+        fitted.save(tmp_path / "notes.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def damage(folder: Path, how: str) -> None:
+    description, tensors = folder / "model.json", folder / "tensors.safetensors"
+    if how == "truncated tensors":
+        tensors.write_bytes(tensors.read_bytes()[:-100])
+    elif how == "no tensors":
+        tensors.unlink()
+    elif how == "no description":
+        description.unlink()
+    elif how == "truncated description":
+        description.write_text(description.read_text()[:50])
+    elif how == "foreign":
+        description.write_text(json.dumps({"format": "other"}))
+    elif how == "missing keys":
+        description.write_text(json.dumps({"format": "deeplfm", "format_version": 1}))
+    elif how == "newer":
+        content = json.loads(description.read_text()) | {"format_version": 99}
+        description.write_text(json.dumps(content))
+    elif how == "other model":
+        content = json.loads(description.read_text())
+        content["members"] = content["members"][:1]
+        description.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("truncated tensors", "missing or damaged"),
+        ("no tensors", "missing or damaged"),
+        ("no description", "no model.json"),
+        ("truncated description", "damaged"),
+        ("foreign", "not the description"),
+        ("missing keys", "does not describe"),
+        ("newer", "format version 99.*Update deeplfm"),
+        ("other model", "not of one model"),
+    ],
+)
+def test_bad_files_are_refused_by_name(
+    fitted: DeepLFMRegressor, tmp_path: Path, how: str, message: str
+) -> None:
+    fitted.save(tmp_path / "model")
+    damage(tmp_path / "model", how)
+    with pytest.raises(ModelFileError, match=message):
+        deeplfm.load(tmp_path / "model")
+
+
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="not a folder"):
+        deeplfm.load(tmp_path / "nothing")

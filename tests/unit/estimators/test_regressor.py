@@ -1,0 +1,150 @@
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from deeplfm import ConfigError, DeepLFMRegressor, InputError
+
+TIME = np.linspace(0, 10, 90)
+WAVE = np.sin(3 * TIME)
+
+
+def quick(**options: object) -> DeepLFMRegressor:
+    return DeepLFMRegressor(**{"start": "pursuit", "n_steps": 10, "random_state": 0} | options)
+
+
+def test_a_wave_is_carried_on_beyond_its_data() -> None:
+    later = np.linspace(10, 14, 50)
+    model = quick().fit(TIME, WAVE)
+    mean, std = model.predict(later, return_std=True)
+    assert mean == pytest.approx(np.sin(3 * later), abs=0.1)
+    assert (std > 0).all()
+    assert (std >= model.predict(later, return_std=True, latent=True)[1]).all()
+
+
+def test_intervals_widen_with_the_distance_from_the_data() -> None:
+    noisy = WAVE + 0.1 * np.random.default_rng(0).normal(size=90)
+    model = quick().fit(TIME, noisy)
+    low, high = model.predict_interval(np.array([9.0, 15.0, 25.0]))
+    widths = high - low
+    assert widths[0] < widths[1] < widths[2]
+
+
+def test_results_are_in_the_units_of_the_user() -> None:
+    model, scaled = quick().fit(TIME, WAVE), quick().fit(1e6 + 100 * TIME, 500 + 20 * WAVE)
+    mean, std = model.predict(TIME, return_std=True)
+    other_mean, other_std = scaled.predict(1e6 + 100 * TIME, return_std=True)
+    assert other_mean == pytest.approx(500 + 20 * mean, abs=1e-3)
+    assert other_std == pytest.approx(20 * std, rel=1e-3)
+    density = model.posterior(TIME).log_prob(torch.as_tensor(WAVE)[:, None])
+    other = scaled.posterior(1e6 + 100 * TIME).log_prob(torch.as_tensor(500 + 20 * WAVE)[:, None])
+    torch.testing.assert_close(other, density - np.log(20), rtol=1e-3, atol=1e-3)
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not() -> None:
+    first, again, other = (
+        quick(start="deep", n_steps=2, random_state=seed).fit(TIME, WAVE).predict(TIME)
+        for seed in (1, 1, 2)
+    )
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_the_race_runs_and_reports() -> None:
+    model = DeepLFMRegressor(n_steps=2, n_features=10, hidden=(2,)).fit(TIME, WAVE)
+    assert len(model.report_.held_out_mnll) + len(model.report_.failed) == 6
+    assert sum(weight[0] for weight in model.report_.weight.values()) == pytest.approx(1)
+    assert np.isfinite(model.predict(np.linspace(-5, 20, 11))).all()
+    assert model.posterior(TIME).sample(3, seed=1).shape == (3, 90, 1)
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_tables_with_several_inputs_and_gaps(preset: str) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 3))
+    y = np.stack([x[:, 0] * x[:, 1], x.sum(1)], axis=1)
+    y[::7, 1] = np.nan
+    model = DeepLFMRegressor(preset, n_steps=3, n_features=10).fit(x, y)
+    assert model.predict(x).shape == (120, 2)
+    assert np.isfinite(model.predict(x)).all()
+
+
+def test_a_table_is_learned() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 2))
+    y = np.sin(x[:, 0]) + x[:, 1]
+    model = DeepLFMRegressor(n_steps=100, n_features=20).fit(x[:200], y[:200])
+    assert model.score(x[200:], y[200:]) > 0.9
+
+
+def test_weights_of_rows_count() -> None:
+    double = np.r_[TIME, TIME], np.r_[WAVE, WAVE + 1]
+    weight = np.r_[np.ones(90), np.full(90, 1e-9)]
+    model = quick().fit(*double, sample_weight=weight)
+    assert model.predict(TIME) == pytest.approx(WAVE, abs=0.1)
+
+
+def test_shapes_follow_the_targets_and_parameters_survive_cloning() -> None:
+    assert quick().fit(TIME, WAVE).predict(TIME).shape == (90,)
+    assert quick().fit(TIME, WAVE[:, None]).predict(TIME).shape == (90, 1)
+    model = quick(hidden=(4, 2), dtype="float32")
+    assert clone(model).get_params() == model.get_params()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_both_dtypes_fit(dtype: str) -> None:
+    model = quick(dtype=dtype).fit(TIME, WAVE)
+    assert next(model.stack_.parameters()).dtype == getattr(torch, dtype)
+    assert model.predict(TIME) == pytest.approx(WAVE, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (TIME, WAVE[:-1], "89 rows, but X has 90"),
+        (np.r_[np.nan, TIME[1:]], WAVE, "1 values are NaN or infinite.*row 0"),
+        (TIME, np.r_[WAVE[:-1], np.inf], "1 values are infinite.*row 89"),
+        (TIME, np.full(90, np.nan), "0 known values of 90"),
+        (TIME[:0], WAVE[:0], "holds no values"),
+        (TIME, ["a"] * 90, "not all values are numbers"),
+        (TIME[:, None, None], WAVE, "3 dimensions"),
+    ],
+)
+def test_bad_data_are_refused_by_name(x: object, y: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        quick().fit(x, y)
+
+
+def test_wrong_columns_and_weights_are_refused() -> None:
+    model = quick().fit(TIME, WAVE)
+    with pytest.raises(InputError, match="2 columns, but the model was fitted on 1"):
+        model.predict(np.zeros((3, 2)))
+    with pytest.raises(InputError, match="one number per row"):
+        quick().fit(TIME, WAVE, sample_weight=np.ones(3))
+    with pytest.raises(InputError, match="smallest of -1"):
+        quick().fit(TIME, WAVE, sample_weight=-np.ones(90))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"preset": "best"}, "preset: 'best'"),
+        ({"start": "luck"}, "start: 'luck'"),
+        ({"system": "ode9"}, "system: 'ode9'"),
+        ({"dtype": "int8"}, "dtype: 'int8'"),
+    ],
+)
+def test_unknown_choices_are_refused_by_name(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        quick(**({"start": "deep"} | options)).fit(TIME, WAVE)
+
+
+@pytest.mark.parametrize("n_rows", [3, 5, 8])
+def test_very_short_series_fit(n_rows: int) -> None:
+    model = DeepLFMRegressor(n_steps=2, n_features=5, hidden=(1,)).fit(TIME[:n_rows], WAVE[:n_rows])
+    assert np.isfinite(model.predict(TIME[: n_rows + 2])).all()
+
+
+def test_a_constant_target_is_predicted_as_constant() -> None:
+    model = quick().fit(TIME, np.full(90, 7.0))
+    assert model.predict(np.array([11.0])) == pytest.approx([7.0], abs=0.05)

@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+
+from deeplfm.starts.spectrum import periodogram, pursue
+
+
+def series(seed: int, irregular: bool) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    time = np.sort(rng.uniform(0, 10, 300)) if irregular else np.linspace(0, 10, 300)
+    value = 2 + 3 * np.cos(7.3 * time + 0.4) + np.sin(19.1 * time) + 0.5 * time
+    return time, value + 0.1 * rng.normal(size=300)
+
+
+@pytest.mark.parametrize("irregular", [False, True])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_pursuit_finds_known_lines(irregular: bool, shuffle: bool) -> None:
+    time, value = series(0, irregular)
+    if shuffle:
+        order = np.random.default_rng(1).permutation(300)
+        time, value = time[order], value[order]
+    found = pursue(time, value, max_lines=8)
+    assert found.n_supported == 2
+    assert found.frequency[:2] == pytest.approx([7.3, 19.1], abs=0.01)
+    assert found.amplitude[:2] == pytest.approx([3, 1], abs=0.05)
+    assert found.residual_variance[2] == pytest.approx(0.01, rel=0.2)
+    assert (np.diff(found.residual_variance) <= 1e-12).all()
+
+
+def test_pursuit_does_not_mind_a_gap() -> None:
+    time, value = series(0, irregular=False)
+    keep = (time < 4) | (time > 5.5)
+    found = pursue(time[keep], value[keep], max_lines=8)
+    assert found.frequency[:2] == pytest.approx([7.3, 19.1], abs=0.02)
+
+
+def test_white_noise_supports_no_lines() -> None:
+    """BIC admits a false line in a few per cent of draws; these seeds are fixed."""
+    counts = [
+        pursue(np.linspace(0, 1, 200), np.random.default_rng(seed).normal(size=200), 5).n_supported
+        for seed in range(20)
+    ]
+    assert np.mean(counts) < 0.3
+
+
+@pytest.mark.parametrize("n_rows", [3, 4, 6])
+def test_short_series_get_few_lines(n_rows: int) -> None:
+    time = np.arange(n_rows, dtype=float)
+    found = pursue(time, np.sin(time), max_lines=20)
+    assert len(found.frequency) == (n_rows - 2) // 3
+    assert np.isfinite(found.residual_variance).all()
+
+
+def test_a_constant_series_has_no_lines() -> None:
+    assert pursue(np.linspace(0, 1, 50), np.full(50, 3.0), 5).n_supported == 0
+
+
+def test_draws_follow_the_power() -> None:
+    """Both lines are hit in proportion to their power, 9 : 1; six standard errors."""
+    time, value = series(0, irregular=False)
+    spectrum = periodogram(time, value - 0.5 * time)
+    drawn = spectrum.draw(4000, np.random.default_rng(0))
+    near = [(np.abs(drawn - line) < 1.5).mean() for line in (7.3, 19.1)]
+    ratio = near[0] / (near[0] + near[1])
+    assert ratio == pytest.approx(0.9, abs=6 * np.sqrt(0.09 / 4000) + 0.01)
+    assert (drawn > 0).all()
+
+
+def test_power_of_a_regular_series_is_its_transform() -> None:
+    time = np.arange(64.0)
+    value = np.random.default_rng(0).normal(size=64)
+    spectrum = periodogram(time, value)
+    centred = value - value.mean()
+    direct = [abs((centred * np.exp(-1j * w * time)).sum()) ** 2 for w in spectrum.frequency]
+    assert spectrum.power == pytest.approx(direct, rel=1e-8, abs=1e-8)

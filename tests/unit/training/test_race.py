@@ -1,0 +1,110 @@
+import math
+
+import pytest
+import torch
+
+from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
+from deeplfm.errors import TrainingDivergedError
+from deeplfm.model import DeepLFM
+from deeplfm.training import Phase, Rows, Schedule
+from deeplfm.training.race import Recipe, calibrate, race, split
+from deeplfm.training.stack import stacking_weights
+
+
+def wave(n_rows: int = 120) -> Rows:
+    x = torch.linspace(0, 1, n_rows, dtype=torch.float64)[:, None]
+    noise = 0.1 * torch.randn(n_rows, 1, generator=torch.Generator().manual_seed(0)).double()
+    return Rows(x, torch.sin(30 * x) + noise)
+
+
+def recipe(name: str, frequency: float, noise: float = 0.01) -> Recipe:
+    """One line at a given frequency, not trained."""
+
+    def build(rows: Rows, seed: int) -> DeepLFM:
+        block = BlockConfig(
+            n_features=1, frequencies="nodes", options={"lower_limit": -math.inf}
+        )
+        layer = LayerConfig(1, (block,), "exact", own_features=True)
+        model = DeepLFM(ModelConfig(1, (layer,), n_samples=1, n_paths=1), seed).double()
+        features = model.output_layer.blocks[0].features
+        with torch.no_grad():
+            features.center.fill_(frequency)
+            features.raw_sensitivity.fill_(frequency)
+            model.likelihood.log_variance.fill_(math.log(noise))
+        return model
+
+    return Recipe(name, build, Schedule("collapsed", (Phase(0),), batch_size=None))
+
+
+def test_the_right_start_wins_and_is_refitted_on_all_rows() -> None:
+    rows = wave()
+    stack, report = race([recipe("wrong", 9.0), recipe("right", 30.0)], rows, is_series=True)
+    assert report.names == ["right"]
+    assert report.held_out_mnll["right"][0] < report.held_out_mnll["wrong"][0] - 1
+    (member,) = stack.members
+    gram, moment = member.statistics(rows.x, rows.y)
+    expected = torch.eye(gram.shape[-1]) + gram / member.temperature[0]
+    torch.testing.assert_close(member.exact_weights.precision, expected)
+
+
+def test_a_start_that_diverges_is_reported_and_left_out() -> None:
+    def fail(rows: Rows, seed: int) -> DeepLFM:
+        raise TrainingDivergedError("no luck")
+
+    broken = Recipe("broken", fail, Schedule("collapsed"))
+    _, report = race([broken, recipe("right", 30.0)], wave(), is_series=True)
+    assert report.failed == {"broken": "no luck"}
+    with pytest.raises(TrainingDivergedError, match="none of 1 starts"):
+        race([broken], wave(), is_series=True)
+
+
+def test_a_series_is_judged_by_its_last_rows_and_a_table_by_random_ones() -> None:
+    rows = wave(100)
+    shuffled = rows.take(torch.randperm(100, generator=torch.Generator().manual_seed(1)))
+    inner, held_out = split(shuffled, is_series=True, seed=0)
+    assert len(held_out) == 25
+    assert inner.x.max() < held_out.x.min()
+    inner, held_out = split(rows, is_series=False, seed=0)
+    assert len(held_out) == 20
+    assert inner.x.max() > held_out.x.min()
+    together = torch.cat([inner.x, held_out.x]).sort(0).values
+    torch.testing.assert_close(together, rows.x)
+
+
+def test_calibration_finds_noise_that_training_missed() -> None:
+    rows = wave()
+    inner, held_out = split(rows, is_series=True, seed=0)
+    model = recipe("right", 30.0, noise=0.002).build(inner, 0)  # the truth is 0.01
+    model.condition(inner.x, inner.y)
+    before = model.posterior(held_out.x).log_prob(held_out.y).mean()
+    calibrate(model, inner, held_out)
+    after = model.posterior(held_out.x).log_prob(held_out.y).mean()
+    assert after > before
+    assert 2 < float(model.likelihood.inflation) < 8
+
+
+def test_an_output_with_no_held_out_target_keeps_finite_calibration() -> None:
+    rows = wave()
+    inner, held_out = split(rows, is_series=True, seed=0)
+    model = recipe("right", 30.0).build(inner, 0)
+    calibrate(model, inner, Rows(held_out.x, torch.full_like(held_out.y, torch.nan)))
+    assert bool(model.temperature.isfinite().all())
+
+
+def test_stacking_weights_of_a_known_mixture() -> None:
+    """Rows come from two known densities in the ratio 7 : 3; the weights find it within 0.1."""
+    generator = torch.Generator().manual_seed(0)
+    from_first = torch.rand(4000, 1, generator=generator) < 0.7
+    rows = torch.randn(4000, 1, generator=generator) + torch.where(from_first, 0.0, 1.2)
+    normal = torch.distributions.Normal(torch.tensor([[[0.0]], [[1.2]]]), 1.0)
+    weight = stacking_weights(normal.log_prob(rows).double())
+    assert float(weight[0, 0]) == pytest.approx(0.7, abs=0.1)
+    assert float(weight.sum()) == pytest.approx(1)
+
+
+def test_hopeless_members_get_nothing_and_unknown_outputs_uniform_weights() -> None:
+    density = torch.stack([torch.zeros(10, 2), torch.full((10, 2), -5.0)]).double()
+    density[:, :, 1] = torch.nan
+    weight = stacking_weights(density)
+    assert weight[:, 0].tolist() == [1.0, 0.0]
+    assert weight[:, 1].tolist() == pytest.approx([0.5, 0.5])
