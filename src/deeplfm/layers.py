@@ -2,6 +2,8 @@ r"""A layer: blocks of features side by side, times Gaussian weights. Hidden and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -93,6 +95,8 @@ class Layer(nn.Module):
         generator: source of the fixed noise.
     """
 
+    blocks: Sequence[Block]
+
     def __init__(
         self,
         config: LayerConfig,
@@ -106,7 +110,7 @@ class Layer(nn.Module):
         self.n_groups, self.n_units = (config.width, 1) if split else (1, config.width)
         self.sampling = config.sampling
         self.shared_weights = config.shared_weights
-        self.blocks = nn.ModuleList(
+        self.blocks = nn.ModuleList(  # type: ignore[assignment]
             Block(
                 block,
                 n_inputs,

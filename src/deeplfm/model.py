@@ -2,6 +2,8 @@ r"""The deep latent force model: layers of features × Gaussian weights, and a l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -35,17 +37,18 @@ class DeepLFM(nn.Module):
     torch.Size([5, 1])
     """
 
+    layers: Sequence[Layer]
     temperature: Tensor
 
     def __init__(self, config: ModelConfig, seed: int = 0) -> None:
         super().__init__()
         self.config, self.seed = config, seed
         generator = generator_for(seed, "model")
-        self.layers = nn.ModuleList()
+        layers = nn.ModuleList()
         n_hidden = 0
         for layer in config.layers:
-            sees_input = config.concatenate_input or not self.layers
-            self.layers.append(
+            sees_input = config.concatenate_input or not len(layers)
+            layers.append(
                 Layer(
                     layer,
                     n_inputs=config.n_inputs if sees_input else 0,
@@ -55,6 +58,7 @@ class DeepLFM(nn.Module):
                 )
             )
             n_hidden = layer.width
+        self.layers = layers  # type: ignore[assignment]
         self.likelihood = Gaussian(
             config.n_inputs, config.n_outputs, config.input_dependent_noise, generator
         )
@@ -191,7 +195,9 @@ class DeepLFM(nn.Module):
         parts = [self._predict(rows) for rows in x.split(_PREDICTION_ROWS)]
         mean, variance, noise = (torch.cat(part, dim=-2) for part in zip(*parts, strict=True))
         weight = mean.new_full((mean.shape[0], 1), 1 / mean.shape[0]).expand(-1, mean.shape[-1])
-        return Predictive(mean, variance, noise, weight, draw=lambda n, seed: self._draw(x, n, seed))
+        return Predictive(
+            mean, variance, noise, weight, draw=lambda n, seed: self._draw(x, n, seed)
+        )
 
     def _predict(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         mean, variance = self.output_layer.moments(self._path_features(x))

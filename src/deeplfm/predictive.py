@@ -103,9 +103,7 @@ class Predictive:
         average_noise = self._average(self.component_noise)
         return draws + average_noise.sqrt() * noise
 
-    def log_prob(
-        self, target: Float[Tensor, "N D"], latent: bool = False
-    ) -> Float[Tensor, "N D"]:
+    def log_prob(self, target: Float[Tensor, "N D"], latent: bool = False) -> Float[Tensor, "N D"]:
         """Log density of each observation; NaN where the target is."""
         variance = self._spread(latent)
         squares = (target - self.component_mean).square() / variance

@@ -7,10 +7,15 @@ import sys
 import time
 
 import pytest
+import torch
 
 import deeplfm
 from deeplfm.cli import main
+from deeplfm.data.toy import toy_system
 from deeplfm.errors import ConfigError, InputError, ModelFileError, TrainingDivergedError
+from deeplfm.experiments.demo import SPLITS, DemoResult
+from deeplfm.experiments.scores import ScoreRow
+from deeplfm.predictive import Predictive
 
 COMMAND = [sys.executable, "-c", "from deeplfm.cli import main; main()"]
 SLOW = {"torch", "gpytorch", "sklearn", "scipy", "matplotlib", "numpy"}
@@ -47,6 +52,21 @@ def test_table_names_models_and_the_papers_numbers(quick):
     assert any("interpolation" in line and "extrapolation" in line for line in lines)
     assert "…" not in done.stdout
     assert done.stderr == ""
+
+
+def test_table_has_room_for_bad_scores(tmp_path, monkeypatch, capsys):
+    data = toy_system()
+    flat = torch.zeros(1, 750, 1, dtype=torch.float64)
+    posterior = Predictive(flat, flat + 1, flat[0] + 1, flat[0, :1] + 1, lambda n, seed: flat)
+    rows = [ScoreRow("DGP-EQ", split, "0", 0, 123.45, 1234.56, 1.0, 1234.5) for split in SPLITS]
+    settings = {"quick": False, "models": {"DGP-EQ": {"n_steps": 1000}}}
+    result = DemoResult(data, {"DGP-EQ": posterior}, rows, settings)
+    monkeypatch.setattr(RUNNER, lambda *_: result)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert call("demo", "--out", tmp_path) == 0
+    printed = capsys.readouterr().out
+    assert "1234.56" in printed
+    assert "…" not in printed
 
 
 def test_figure_is_written_where_it_says(quick):

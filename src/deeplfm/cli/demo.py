@@ -79,8 +79,7 @@ def _table(result: DemoResult) -> Table:
     table = Table(
         title=f"Toy ({result.data.variant} variant), seed {result.data.seed}{note}",
         caption="NMSE 1: no better than the mean of the test rows. Lower NMSE and MNLL are better.\n"
-        f"DGP-EQ: the paper's starting values, {result.settings['models']['DGP-EQ']['n_steps']} "
-        "training steps; the paper does not say how many it took.",
+        f"DGP-EQ: {result.settings['models']['DGP-EQ']['n_steps']} steps from the paper's start.",
         box=box.SIMPLE_HEAVY,
     )
     table.add_column("\nmodel", no_wrap=True)
@@ -91,7 +90,7 @@ def _table(result: DemoResult) -> Table:
         "\nMNLL",
         "95 %\ncoverage",
         "seconds\nto fit",
-        "paper: extrapolation\nNMSE / MNLL",
+        "paper, extrap.\nNMSE / MNLL",
     ):
         table.add_column(header, justify="right", no_wrap=True)
     for model in result.posteriors:

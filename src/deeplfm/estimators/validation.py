@@ -28,7 +28,9 @@ def check_targets(y: Any, n_rows: int) -> Array:
     """Targets as a float64 matrix in which NaN marks a missing value."""
     array = _matrix(y, "y")
     if len(array) != n_rows:
-        raise InputError(f"y: {len(array)} rows, but X has {n_rows}. Give one target row per input.")
+        raise InputError(
+            f"y: {len(array)} rows, but X has {n_rows}. Give one target row per input."
+        )
     infinite = np.isinf(array)
     if infinite.any():
         row, column = np.argwhere(infinite)[0]

@@ -16,9 +16,7 @@ _SERIES_RADIUS = 0.25
 _SERIES_TERMS = 12
 
 
-def first_order_response(
-    time: Tensor, decay: Tensor, frequency: Tensor
-) -> tuple[Tensor, Tensor]:
+def first_order_response(time: Tensor, decay: Tensor, frequency: Tensor) -> tuple[Tensor, Tensor]:
     r"""Response ∫₀ᵗ e^{−γ(t−τ)} e^{jωτ} dτ of a first-order system to a wave, as real and imaginary part.
 
     The closed form (e^{jωt} − e^{−γt})/(γ+jω) is 0/0 at γ+jω = 0 and its gradients lose all digits
@@ -65,9 +63,7 @@ def first_order_response(
     )
 
 
-def stationary_response(
-    time: Tensor, decay: Tensor, frequency: Tensor
-) -> tuple[Tensor, Tensor]:
+def stationary_response(time: Tensor, decay: Tensor, frequency: Tensor) -> tuple[Tensor, Tensor]:
     """Response e^{jωt}/(γ+jω) of a system that has been running for ever (lower limit −∞)."""
     size = decay.square() + frequency.square()
     cosine, sine = torch.cos(frequency * time), torch.sin(frequency * time)

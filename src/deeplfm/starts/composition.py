@@ -90,6 +90,7 @@ class _Candidates(nn.Module):
     """R candidates at once; the features of F have one parameter group for each."""
 
     n_features = 24
+    noise: Tensor
 
     def __init__(
         self, time: Tensor, n_lines: int, n_candidates: int, generator: torch.Generator

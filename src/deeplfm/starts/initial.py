@@ -9,11 +9,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from deeplfm.errors import ConfigError
 from deeplfm.features import FirstOrder
-from deeplfm.layers import Block
+from deeplfm.layers import Block, Layer
 from deeplfm.model import DeepLFM
-from deeplfm.starts.spectrum import Array, Periodogram, Pursuit, periodogram, pursue, typical_step
+from deeplfm.starts.composition import find_composition
+from deeplfm.starts.spectrum import Array, Pursuit, periodogram, pursue, typical_step
 from deeplfm.training import Rows
+from deeplfm.variational import MeanField
+
+LEAST_NOISE = 1e-6  # variance, in standardised units
 
 
 def observed_series(rows: Rows, output: int) -> tuple[Array, Array]:
@@ -26,7 +31,9 @@ def observed_series(rows: Rows, output: int) -> tuple[Array, Array]:
 
 
 @torch.no_grad()
-def start_as_paper(model: DeepLFM, generator: torch.Generator, eq_lengthscale: float = 0.01) -> None:
+def start_as_paper(
+    model: DeepLFM, generator: torch.Generator, eq_lengthscale: float = 0.01
+) -> None:
     """The paper's appendix: ℓ = γ = 0.01 (output ℓ = 1), S ~ N(0, 1), noise variance 0.01.
 
     Args:
@@ -86,9 +93,7 @@ def start_from_spectrum(block: Block, rows: Rows, rng: np.random.Generator) -> N
 
 
 @torch.no_grad()
-def start_from_pursuit(
-    block: Block, rows: Rows, bandwidth: float, jitter: float
-) -> list[Pursuit]:
+def start_from_pursuit(block: Block, rows: Rows, bandwidth: float, jitter: float) -> list[Pursuit]:
     r"""Make every force of a ``nodes`` block a line of its own output, found by matching pursuit.
 
     Force 0 stays at frequency zero and carries the level and slow trend. Forces beyond the number
@@ -127,10 +132,17 @@ def start_from_pursuit(
 
 @torch.no_grad()
 def start_broad(block: Block, rows: Rows, scale: Float[Tensor, " G"]) -> None:
-    """Make a block a broad-band residual: it fits what is left between rows and forgets beyond."""
+    """Make a block a broad-band residual: it fits what is left between rows and forgets beyond.
+
+    Its frequencies are the quantiles of their prior, so that they leave nothing to chance.
+    """
     time = rows.x[:, 0].double().cpu().numpy()
     width = 0.15 * math.pi / typical_step(time)
     features = block.features
+    level = 0.5 + (torch.arange(features.n_features, dtype=torch.float64) + 0.5) / (
+        2 * features.n_features
+    )  # above the median only: −ω is the same wave
+    block.frequencies.noise.copy_(torch.special.ndtri(level).expand_as(block.frequencies.noise))
     features.log_lengthscale.fill_(math.log(math.sqrt(features.spectral_variance) / width))
     if isinstance(features, FirstOrder):
         features.log_decay.fill_(math.log(0.1 * width))
@@ -138,16 +150,73 @@ def start_broad(block: Block, rows: Rows, scale: Float[Tensor, " G"]) -> None:
     features.set_sensitivity(scale[:, None, None].expand_as(features.sensitivity))
 
 
+@torch.no_grad()
+def start_hidden(layer: Layer, generator: torch.Generator) -> None:
+    """Weights drawn from their prior, with little doubt: a random warp to begin with."""
+    _mean_field(layer).mean.normal_(generator=generator)
+    _mean_field(layer).log_std.fill_(math.log(0.1))
+    for block in layer.blocks:
+        if isinstance(block.features, FirstOrder):
+            block.features.log_decay.fill_(math.log(0.1))
+        block.frequencies.reset(block.features)
+
+
+@torch.no_grad()
+def start_deep(block: Block) -> None:
+    """Deep features of order one over the range of hidden values."""
+    if isinstance(block.features, FirstOrder):
+        block.features.log_decay.fill_(math.log(0.1))
+    block.frequencies.reset(block.features)
+    block.frequencies.log_std.fill_(math.log(0.1))
+    block.frequencies.mean.copy_(block.frequencies.noise[0] * block.features.frequency_prior()[1])
+
+
+@torch.no_grad()
+def start_from_composition(
+    model: DeepLFM, rows: Rows, output: int, generator: torch.Generator, n_search_steps: int
+) -> None:
+    """Write a composition into hidden unit and features of one output."""
+    hidden, last = model.layers
+    inner, outer = hidden.blocks[0].features, last.blocks[0].features
+    if not isinstance(inner, FirstOrder):
+        raise ConfigError("start: a composition needs a first-order hidden layer.")
+    time, value = (torch.as_tensor(item) for item in observed_series(rows, output))
+    with torch.enable_grad():
+        found = find_composition(
+            time, value, generator, n_lines=inner.n_forces, n_steps=n_search_steps
+        )
+    size = torch.hypot(found.frequency, inner.decay[output, 0].double())
+    inner.center[output, 0] = found.frequency
+    inner.center.requires_grad_(True)
+    sensitivity = inner.sensitivity
+    sensitivity[output, 0] = size
+    inner.set_sensitivity(sensitivity)
+    # cos and sin of the search are a rotation of Re and Im of e^{jωt}/(γ+jω) times its size.
+    angle = torch.atan2(found.frequency, inner.decay[output, 0].double())
+    real = found.cosine * angle.cos() + found.sine * angle.sin()
+    imag = found.sine * angle.cos() - found.cosine * angle.sin()
+    _mean_field(hidden).mean[output, :, 0] = torch.cat([real, imag, torch.tensor([found.slope])])
+    _mean_field(hidden).log_std[output] = math.log(0.03)
+    others = torch.full_like(outer.sensitivity[output], 0.01)
+    others[output] = found.scale
+    sensitivity = outer.sensitivity
+    sensitivity[output] = others
+    outer.set_sensitivity(sensitivity)
+    outer.log_lengthscale[output] = math.log(found.lengthscale * math.sqrt(2))
+    model.likelihood.log_variance[output] = 2 * math.log(found.noise_std)
+
+
+@torch.no_grad()
+def set_noise(model: DeepLFM, variance: Float[Tensor, " D"]) -> None:
+    """Start the noise of each output, never at zero."""
+    model.likelihood.log_variance.copy_(variance.clamp_min(LEAST_NOISE).log())
+
+
+def _mean_field(layer: Layer) -> MeanField:
+    if not isinstance(layer.weights, MeanField):
+        raise ConfigError("start: hidden layers must have mean-field weights.")
+    return layer.weights
+
+
 def _resolution(rows: Rows) -> float:
     return 2 * math.pi / (float(rows.x.max() - rows.x.min()) or 1.0)
-
-
-__all__ = [
-    "Periodogram",
-    "observed_series",
-    "set_frequencies",
-    "start_as_paper",
-    "start_broad",
-    "start_from_pursuit",
-    "start_from_spectrum",
-]

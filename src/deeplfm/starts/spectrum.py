@@ -70,11 +70,12 @@ def periodogram(time: Array, value: Array) -> Periodogram:
     grid = np.bincount(index, weights=value - value.mean(), minlength=n_bins)
     n_padded = _OVERSAMPLING * n_bins
     transform = np.fft.rfft(grid, n_padded)
-    frequency = 2 * np.pi * np.fft.rfftfreq(n_padded, width)
+    frequency: Array = 2 * np.pi * np.fft.rfftfreq(n_padded, width).astype(np.float64)
     keep = (frequency > 0) & (frequency <= np.pi / step)
     keep[1] = True  # a series of two rows has at least one frequency
     keep[2] = True
-    return Periodogram(frequency[keep], np.abs(transform[keep]) ** 2 + np.finfo(float).tiny)
+    power: Array = np.abs(transform[keep]).astype(np.float64) ** 2
+    return Periodogram(frequency[keep], power + np.finfo(float).tiny)
 
 
 def pursue(time: Array, value: Array, max_lines: int) -> Pursuit:
@@ -104,7 +105,9 @@ def pursue(time: Array, value: Array, max_lines: int) -> Pursuit:
     frequency, variance = np.array(found), np.array(variances)
     floor = 1e-12 * max(variance[0], np.finfo(float).tiny)
     criterion = n_rows * np.log(variance + floor) + 3 * np.arange(len(variance)) * np.log(n_rows)
-    return Pursuit(frequency, _amplitudes(time, value, frequency), variance, int(criterion.argmin()))
+    return Pursuit(
+        frequency, _amplitudes(time, value, frequency), variance, int(criterion.argmin())
+    )
 
 
 def _refine(time: Array, residual: Array, spectrum: Periodogram) -> float:

@@ -199,6 +199,8 @@ class _Run:
     def _batches(self, size: int) -> Iterator[Tensor]:
         epoch = 0
         while True:
-            order = torch.randperm(len(self.rows), generator=generator_for(self.seed, "epoch", epoch))
+            order = torch.randperm(
+                len(self.rows), generator=generator_for(self.seed, "epoch", epoch)
+            )
             yield from order.split(size)
             epoch += 1

@@ -36,11 +36,14 @@ class Recipe:
         name: what to call it.
         build: makes a model and its starting values from training rows and a seed.
         schedule: how it is trained.
+        handicap: nats per row that it must be ahead of where others stand: a start found by searching
+            through many has more chances to be lucky on the held-out rows.
     """
 
     name: str
     build: Callable[[Rows, int], DeepLFM]
     schedule: Schedule
+    handicap: float = 0.0
 
 
 @dataclass
@@ -98,7 +101,10 @@ def race(
             f"race: none of {len(recipes)} starts could be fitted: {report.failed}. "
             "Check the data for extreme values, or choose one start with start=."
         )
-    weight = stacking_weights(torch.stack([density for _, density, _, _ in entrants]))
+    weight = stacking_weights(
+        torch.stack([density for _, density, _, _ in entrants]),
+        torch.tensor([recipe.handicap for recipe, _, _, _ in entrants]),
+    )
     keep = (weight.amax(1) >= _KEEP_ABOVE).nonzero()[:, 0].tolist()
     members = []
     for index in keep:

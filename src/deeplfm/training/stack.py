@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -22,11 +24,12 @@ class Stack(nn.Module):
         weight: mixture weights; each output's sum to one.
     """
 
+    members: Sequence[DeepLFM]
     weight: Tensor
 
     def __init__(self, members: list[DeepLFM], weight: Float[Tensor, "B D"]) -> None:
         super().__init__()
-        self.members = nn.ModuleList(members)
+        self.members = nn.ModuleList(members)  # type: ignore[assignment]
         self.register_buffer("weight", weight)
 
     @classmethod
@@ -50,17 +53,22 @@ class Stack(nn.Module):
             member.condition(x, y, row_weight)
 
 
-def stacking_weights(log_density: Float[Tensor, "B N D"]) -> Float[Tensor, "B D"]:
+def stacking_weights(
+    log_density: Float[Tensor, "B N D"], handicap: Float[Tensor, " B"] | None = None
+) -> Float[Tensor, "B D"]:
     """Weights that maximise the log density of the mixture on held-out rows (EM, from uniform).
 
     Members more than a nat per row behind the best of an output leave it; the others keep a small
     share whatever the rows say, as these are few. NaN marks missing targets; an output without any
-    target gets uniform weights.
+    target gets uniform weights. A member with a handicap must be that far ahead of all without.
     """
     known = ~log_density.isnan().any(0)
     density = log_density.nan_to_num(0.0)
     mean = (density * known).sum(1) / known.sum(0).clamp_min(1)  # B D
     survives = (mean >= mean.amax(0) - _WORST_GAP).to(density.dtype)
+    if handicap is not None and bool((handicap == 0).any()):
+        bar = mean[handicap == 0].amax(0) + handicap[:, None]
+        survives = survives * ((mean >= bar) | (handicap == 0)[:, None])
     weight = survives / survives.sum(0)
     for _ in range(_EM_STEPS):
         share = torch.softmax(density + weight.log()[:, None], dim=0) * known

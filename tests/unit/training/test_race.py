@@ -21,9 +21,7 @@ def recipe(name: str, frequency: float, noise: float = 0.01) -> Recipe:
     """One line at a given frequency, not trained."""
 
     def build(rows: Rows, seed: int) -> DeepLFM:
-        block = BlockConfig(
-            n_features=1, frequencies="nodes", options={"lower_limit": -math.inf}
-        )
+        block = BlockConfig(n_features=1, frequencies="nodes", options={"lower_limit": -math.inf})
         layer = LayerConfig(1, (block,), "exact", own_features=True)
         model = DeepLFM(ModelConfig(1, (layer,), n_samples=1, n_paths=1), seed).double()
         features = model.output_layer.blocks[0].features
@@ -42,7 +40,7 @@ def test_the_right_start_wins_and_is_refitted_on_all_rows() -> None:
     assert report.names == ["right"]
     assert report.held_out_mnll["right"][0] < report.held_out_mnll["wrong"][0] - 1
     (member,) = stack.members
-    gram, moment = member.statistics(rows.x, rows.y)
+    gram, _ = member.statistics(rows.x, rows.y)
     expected = torch.eye(gram.shape[-1]) + gram / member.temperature[0]
     torch.testing.assert_close(member.exact_weights.precision, expected)
 
@@ -108,3 +106,11 @@ def test_hopeless_members_get_nothing_and_unknown_outputs_uniform_weights() -> N
     weight = stacking_weights(density)
     assert weight[:, 0].tolist() == [1.0, 0.0]
     assert weight[:, 1].tolist() == pytest.approx([0.5, 0.5])
+
+
+@pytest.mark.parametrize(("lead", "share"), [(0.1, 0.0), (0.6, 0.5)])
+def test_a_handicap_must_be_overcome(lead: float, share: float) -> None:
+    density = torch.stack([torch.zeros(50, 1), torch.full((50, 1), lead)]).double()
+    weight = stacking_weights(density, torch.tensor([0.0, 0.2]))
+    assert float(weight[1, 0]) >= share
+    assert (float(weight[1, 0]) == 0) == (share == 0)

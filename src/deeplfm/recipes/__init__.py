@@ -1,0 +1,86 @@
+"""Recipes: architecture, starting values and schedule together, from the data at hand."""
+
+from __future__ import annotations
+
+from deeplfm.errors import ConfigError
+from deeplfm.recipes.architecture import Architecture
+from deeplfm.recipes.series import (
+    composition_recipe,
+    deep_recipe,
+    pursuit_recipe,
+    spectrum_recipe,
+)
+from deeplfm.recipes.tables import paper_recipe, table_recipe
+from deeplfm.training.race import Recipe
+
+STARTS = ("race", "paper", "spectrum", "pursuit", "deep", "composition", "table")
+
+
+def recipes_for(
+    start: str, architecture: Architecture, is_series: bool, n_steps: int | None = None
+) -> list[Recipe]:
+    """The recipes behind a start: one, or all that race.
+
+    Args:
+        start: one of ``STARTS``.
+        architecture: what the user chose.
+        is_series: one input that is time; a table otherwise.
+        n_steps: overrides the steps of a single start.
+    """
+
+    def steps(default: int) -> int:
+        return default if n_steps is None else n_steps
+
+    single = {
+        "paper": lambda: paper_recipe(architecture, steps(1000)),
+        "table": lambda: table_recipe(architecture, steps(2000)),
+        "deep": lambda: deep_recipe(architecture, n_steps=steps(60)),
+        "spectrum": lambda: spectrum_recipe(architecture, steps(150)),
+        "pursuit": lambda: pursuit_recipe(architecture, n_steps=steps(60)),
+        "composition": lambda: composition_recipe(architecture, n_steps=steps(60)),
+    }
+    if start not in STARTS:
+        raise ConfigError(f"start: {start!r} is not known. Choose one of {', '.join(STARTS)}.")
+    if start in ("spectrum", "pursuit", "deep", "composition") and not is_series:
+        raise ConfigError(
+            f"start: {start!r} reads the spectrum of a series, and there are several inputs. "
+            "Use 'race', 'table' or 'paper'."
+        )
+    if start != "race":
+        return [single[start]()]
+    if not is_series:
+        return [single["table"]()]
+    return [
+        pursuit_recipe(architecture, "pursuit: steady lines", n_steps=steps(60)),
+        pursuit_recipe(architecture, "pursuit: wandering", jitter=0.001, n_steps=steps(60)),
+        pursuit_recipe(
+            architecture,
+            "pursuit: learned",
+            bandwidth=1.0,
+            learn_bandwidth=True,
+            n_steps=steps(60),
+        ),
+        pursuit_recipe(
+            architecture,
+            "pursuit: few lines",
+            n_lines=8,
+            bandwidth=2.0,
+            learn_bandwidth=True,
+            n_steps=steps(80),
+        ),
+        single["deep"](),
+        single["composition"](),
+    ]
+
+
+__all__ = [
+    "STARTS",
+    "Architecture",
+    "composition_recipe",
+    "deep_recipe",
+    "paper_recipe",
+    "pursuit_recipe",
+    "recipes_for",
+    "spectrum_recipe",
+    "table_recipe",
+]

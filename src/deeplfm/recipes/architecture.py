@@ -1,0 +1,81 @@
+"""What all recipes share: the choices of a user, and how they become a model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
+from deeplfm.model import DeepLFM
+from deeplfm.training import Phase, Rows, Schedule
+
+# A record cut out of a system that was running before.
+RUNNING: dict[str, Any] = {"lower_limit": -math.inf}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What a user may choose about the model.
+
+    Attributes:
+        system: feature map of the deep path.
+        hidden: widths of the hidden layers.
+        n_forces: number Q of latent forces of each deep block.
+        n_features: number M of frequencies per force.
+        input_dependent_noise: learn the noise as a function of the input.
+        dtype: of the parameters.
+    """
+
+    system: str = "ode1"
+    hidden: tuple[int, ...] = (3,)
+    n_forces: int = 1
+    n_features: int = 100
+    input_dependent_noise: bool = False
+    dtype: torch.dtype = torch.float64
+
+
+def deep_block(architecture: Architecture) -> BlockConfig:
+    """A block of the deep path, as the user chose it."""
+    return BlockConfig(
+        architecture.system,
+        n_forces=architecture.n_forces,
+        n_features=architecture.n_features,
+        options=RUNNING if architecture.system == "ode1" else {},
+    )
+
+
+def model_config(
+    architecture: Architecture,
+    rows: Rows,
+    layers: tuple[LayerConfig, ...],
+    n_samples: int,
+    n_paths: int,
+) -> ModelConfig:
+    """The declaration of a model for some rows."""
+    return ModelConfig(
+        n_inputs=rows.x.shape[1],
+        layers=layers,
+        input_dependent_noise=architecture.input_dependent_noise,
+        n_samples=n_samples,
+        n_paths=n_paths,
+    )
+
+
+def new_model(config: ModelConfig, architecture: Architecture, seed: int) -> DeepLFM:
+    """A model in the user's dtype, before its start."""
+    return DeepLFM(config, seed).to(architecture.dtype)
+
+
+def collapsed_schedule(n_steps: int) -> Schedule:
+    """All rows in every step, the exact last layer solved in each."""
+    return Schedule(
+        "collapsed",
+        (Phase(n_steps),),
+        batch_size=None,
+        learning_rate=0.05,
+        final_rate_fraction=0.1,
+        weight_decay=0.0,
+    )

@@ -1,0 +1,162 @@
+"""Recipes for series: one input, which is time.
+
+The output layer has a *linear path* beside the deep one, or in its place: features of time itself, so
+that the deep model starts no worse than the best shallow one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from deeplfm.config import BlockConfig, LayerConfig
+from deeplfm.model import DeepLFM
+from deeplfm.randomness import generator_for, numpy_for
+from deeplfm.recipes.architecture import (
+    RUNNING,
+    Architecture,
+    collapsed_schedule,
+    deep_block,
+    model_config,
+    new_model,
+)
+from deeplfm.starts.initial import (
+    LEAST_NOISE,
+    set_noise,
+    start_broad,
+    start_deep,
+    start_from_composition,
+    start_from_pursuit,
+    start_from_spectrum,
+    start_hidden,
+)
+from deeplfm.training import Rows
+from deeplfm.training.race import Recipe
+
+_BROAD = BlockConfig(inputs="original", n_features=60, frequencies="prior-fixed", options=RUNNING)
+
+
+def pursuit_recipe(
+    architecture: Architecture,
+    name: str = "pursuit",
+    n_lines: int = 20,
+    bandwidth: float = 0.5,
+    jitter: float = 0.0,
+    learn_bandwidth: bool = False,
+    n_steps: int = 60,
+) -> Recipe:
+    """The linear path alone: lines found by matching pursuit, and a broad-band residual.
+
+    Args:
+        architecture: dtype and noise.
+        name: of the recipe.
+        n_lines: at most this many lines for each output.
+        bandwidth: of each line, in units of one over the record length.
+        jitter: relative bandwidth of each line.
+        learn_bandwidth: let the evidence move the bandwidths.
+        n_steps: training steps.
+    """
+
+    def build(rows: Rows, seed: int) -> DeepLFM:
+        lines = BlockConfig(
+            n_forces=n_lines + 1, n_features=6, frequencies="nodes", options=RUNNING
+        )
+        output = LayerConfig(rows.y.shape[1], (lines, _BROAD), "exact", own_features=True)
+        model = new_model(model_config(architecture, rows, (output,), 1, 1), architecture, seed)
+        line_block, broad_block = model.output_layer.blocks
+        found = start_from_pursuit(line_block, rows, bandwidth, jitter)
+        line_block.features.log_lengthscale.requires_grad_(learn_bandwidth)
+        left = torch.tensor([pursuit.residual_variance[pursuit.n_supported] for pursuit in found])
+        set_noise(model, left)
+        start_broad(broad_block, rows, left.clamp_min(LEAST_NOISE).sqrt().to(architecture.dtype))
+        return model
+
+    return Recipe(name, build, collapsed_schedule(n_steps))
+
+
+def deep_recipe(architecture: Architecture, n_lines: int = 8, n_steps: int = 60) -> Recipe:
+    """Linear and deep path side by side: begins as the shallow model, deepens as the data ask."""
+    first = deep_block(architecture)
+    deep = replace(first, inputs="hidden", n_forces=1, n_features=30)
+    shallow = pursuit_recipe(architecture, n_lines=n_lines, bandwidth=2.0, learn_bandwidth=True)
+
+    def build(rows: Rows, seed: int) -> DeepLFM:
+        n_outputs = rows.y.shape[1]
+        linear = shallow.build(rows, seed)
+        hidden = tuple(LayerConfig(width, (first,)) for width in architecture.hidden)
+        blocks = (deep, *(replace(b, inputs="original") for b in linear.config.layers[0].blocks))
+        output = LayerConfig(n_outputs, blocks, "exact", own_features=True)
+        model = new_model(
+            model_config(architecture, rows, (*hidden, output), 4, 16), architecture, seed
+        )
+        generator = generator_for(seed, "start")
+        for layer in model.layers[:-1]:
+            start_hidden(layer, generator)
+        start_from_spectrum(model.layers[0].blocks[0], rows, numpy_for(seed, "start"))
+        deep_block, *linear_blocks = model.output_layer.blocks
+        start_deep(deep_block)
+        deep_block.features.set_sensitivity(torch.full_like(deep_block.features.sensitivity, 0.03))
+        for block, start in zip(linear_blocks, linear.output_layer.blocks, strict=True):
+            block.load_state_dict(start.state_dict())
+        model.likelihood.load_state_dict(linear.likelihood.state_dict())
+        return model
+
+    return Recipe("deep", build, collapsed_schedule(n_steps))
+
+
+def spectrum_recipe(architecture: Architecture, n_steps: int = 150) -> Recipe:
+    """The deep path, its first layer drawn from the periodogram, beside a broad-band residual."""
+    first = deep_block(architecture)
+    deep = replace(first, n_forces=1)
+
+    def build(rows: Rows, seed: int) -> DeepLFM:
+        n_outputs = rows.y.shape[1]
+        hidden = tuple(LayerConfig(width, (first,)) for width in architecture.hidden)
+        output = LayerConfig(n_outputs, (deep, _BROAD), "exact", own_features=True)
+        model = new_model(
+            model_config(architecture, rows, (*hidden, output), 4, 16), architecture, seed
+        )
+        rng, generator = numpy_for(seed, "start"), generator_for(seed, "start")
+        for layer in model.layers[:-1]:
+            start_hidden(layer, generator)
+        start_from_spectrum(model.layers[0].blocks[0], rows, rng)
+        deep_block, broad_block = model.output_layer.blocks
+        start_deep(deep_block)
+        set_noise(model, torch.full((n_outputs,), 0.05))
+        start_broad(broad_block, rows, torch.full((n_outputs,), 0.1, dtype=architecture.dtype))
+        return model
+
+    return Recipe("spectrum", build, collapsed_schedule(n_steps))
+
+
+def composition_recipe(architecture: Architecture, n_lines: int = 2, n_steps: int = 60) -> Recipe:
+    """One hidden unit for each output, found by searching for compositions by their evidence."""
+
+    def build(rows: Rows, seed: int) -> DeepLFM:
+        n_outputs = rows.y.shape[1]
+        inner = BlockConfig(
+            n_forces=n_lines,
+            n_features=1,
+            frequencies="nodes",
+            extras=("trend",),
+            options=RUNNING,
+        )
+        outer = BlockConfig(
+            inputs="hidden",
+            n_features=architecture.n_features,
+            frequencies="prior-fixed",
+            extras=("constant",),
+            options=RUNNING,
+        )
+        layers = (
+            LayerConfig(n_outputs, (inner,), own_features=True),
+            LayerConfig(n_outputs, (outer,), "exact", own_features=True),
+        )
+        model = new_model(model_config(architecture, rows, layers, 4, 16), architecture, seed)
+        for d in range(n_outputs):
+            generator = generator_for(seed, "start", d)
+            start_from_composition(model, rows, d, generator, n_search_steps=(5 * n_steps) // 2)
+        return model
+
+    return Recipe("composition", build, collapsed_schedule(n_steps), handicap=0.2)
