@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from deeplfm.config import BlockConfig, LayerConfig
 from deeplfm.errors import ConfigError
 from deeplfm.features import feature_map
-from deeplfm.variational import Frequencies, gaussian_weights
+from deeplfm.variational import Exact, Frequencies, gaussian_weights
 from deeplfm.variational.products import FeatureBlocks, multiply, weighted_gram, weighted_moment
 
 
@@ -186,10 +186,17 @@ class Layer(nn.Module):
             for item in (target, precision)
         )  # G N U
         gram = weighted_gram(features, precision)
-        moment = weighted_moment(features, target * precision)
+        return gram, weighted_moment(features, target * precision)
+
+    def solve(
+        self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"], rate: float = 1.0
+    ) -> None:
+        """Move exact weights to the posterior that statistics imply; shared ones hear all groups."""
+        if not isinstance(self.weights, Exact):
+            raise ConfigError("layer: only weights='exact' can be solved in closed form.")
         if self.shared_weights:
             gram, moment = gram.sum(0, keepdim=True), moment.sum(0, keepdim=True)
-        return gram, moment
+        self.weights.step(gram, moment, rate)
 
     def kl(self) -> Float[Tensor, ""]:
         """KL of weights and frequencies."""

@@ -165,16 +165,11 @@ class DeepLFM(nn.Module):
         """Set the exact output weights from statistics.
 
         Each output's likelihood is raised to the power 1/``temperature``: residuals of a series are
-        not independent, so that N rows are worth fewer than N. Outputs that share their weights
-        share the mean temperature.
+        not independent, so that N rows are worth fewer than N.
         """
         layer = self.output_layer
         temperature = self.temperature.to(gram.dtype).view(layer.n_groups, layer.n_units)
-        if layer.shared_weights:
-            temperature = temperature.mean(0, keepdim=True)
-        self.exact_weights.step(
-            gram / temperature[:, :, None, None], moment / temperature[:, None, :]
-        )
+        layer.solve(gram / temperature[:, :, None, None], moment / temperature[:, None, :])
 
     def precision(
         self,

@@ -75,13 +75,12 @@ def collapsed(
     With a full batch and rate 1 the weights are optimal, and by the envelope theorem the gradient
     with the weights held fixed is the gradient of the collapsed bound.
     """
-    weights = model.exact_weights
+    layer = model.output_layer
     features = model.features(batch.x, n_samples, generator)
     with torch.no_grad():
         target, precision = model.precision(batch.x, batch.y, batch.row_weight)
-        statistics = model.output_layer.statistics(features, target, batch.scale * precision)
-        weights.step(*statistics, rate)
-    mean, variance = model.output_layer.moments(features)
+        layer.solve(*layer.statistics(features, target, batch.scale * precision), rate)
+    mean, variance = layer.moments(features)
     return _bound(model, batch, mean, variance)
 
 

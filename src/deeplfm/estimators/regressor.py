@@ -100,6 +100,10 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         x, targets = check_inputs(X), np.asarray(y)
         matrix = check_targets(targets, len(x))
         weight = check_weights(sample_weight, len(x))
+        if weight is not None:  # rows that count for nothing must not shape scales and starts
+            x, matrix, weight = x[weight > 0], matrix[weight > 0], weight[weight > 0]
+            if (weight == 1).all():
+                weight = None
         self.n_features_in_ = x.shape[1]
         self.is_series_ = x.shape[1] == 1
         self.is_vector_ = targets.ndim == 1
@@ -109,13 +113,14 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
             self._tensor(self.scaling_.outputs(matrix)),
             None if weight is None else self._tensor(weight),
         )
-        recipes = recipes_for(self._start(), self._architecture(), self.is_series_, self.n_steps)
-        if len(recipes) == 1:
+        start = self._start()
+        recipes = recipes_for(start, self._architecture(), self.is_series_, self.n_steps)
+        if start == "paper" or not self.is_series_:  # the one recipe there is, as it is
             model, history = fit_recipe(recipes[0], rows, self.random_state, self.progress)
             name = recipes[0].name
             self.stack_ = Stack.of(model)
             self.report_ = Report(names=[name], histories={name: history})
-        else:
+        else:  # a single start races alone: the held-out rows calibrate it
             self.stack_, self.report_ = race(
                 recipes, rows, self.is_series_, self.random_state, self.progress
             )

@@ -8,12 +8,14 @@ from typing import ClassVar
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from deeplfm.features.base import FeatureMap
 
 # Below this |z| the quotient loses digits in its gradients; the series has none to lose.
 _SERIES_RADIUS = 0.25
-_SERIES_TERMS = 12
+_SERIES_TERMS = {torch.float64: 12, torch.float32: 7}
+_FEW = 0.05
 
 
 def first_order_response(time: Tensor, decay: Tensor, frequency: Tensor) -> tuple[Tensor, Tensor]:
@@ -35,51 +37,114 @@ def first_order_response(time: Tensor, decay: Tensor, frequency: Tensor) -> tupl
     >>> first_order_response(torch.tensor(2.0), torch.tensor(0.0), torch.tensor(0.0))
     (tensor(2.), tensor(0.))
     """
-    damping, phase = torch.broadcast_tensors(decay * time, frequency * time)
-    if damping.dim() == 0:  # nonzero and index_put know no scalars
-        real, imag = first_order_response(time[None], decay, frequency)
+    if max(time.dim(), decay.dim(), frequency.dim()) == 0:  # nonzero and index_put know no scalars
+        real, imag = _FirstOrderResponse.apply(time[None], decay, frequency)
         return real[0], imag[0]
-    small = damping.square() + phase.square() < _SERIES_RADIUS**2
-    any_small = bool(small.any())
+    return _FirstOrderResponse.apply(time, decay, frequency)
 
-    size = decay.square() + frequency.square()
-    if any_small:
-        size = torch.where(small, 1.0, size)  # keeps the unused branch away from 0/0 in backward
-    half_sine, half_cosine = torch.sin(phase / 2), torch.cos(phase / 2)
-    difference_real = -torch.expm1(-damping) - 2 * half_sine.square()
-    difference_imag = 2 * half_sine * half_cosine
-    real = (decay * difference_real + frequency * difference_imag) / size
-    imag = (decay * difference_imag - frequency * difference_real) / size
-    if not any_small:
+
+class _FirstOrderResponse(torch.autograd.Function):
+    """The response with its own backward: nothing between inputs and results is kept."""
+
+    @staticmethod
+    def forward(ctx, time, decay, frequency):  # type: ignore[no-untyped-def]
+        damping, phase = torch.broadcast_tensors(decay * time, frequency * time)
+        half_sine, half_cosine = torch.sin(phase / 2), torch.cos(phase / 2)
+        difference_real = -torch.expm1(-damping) - 2 * half_sine.square()
+        difference_imag = 2 * half_sine * half_cosine
+        real, imag = _divide(difference_real, difference_imag, decay, frequency)
+        near = _NearZero(damping, phase)
+        if near.exists:
+            t, a, b = near.take(time, damping, phase)
+            scale = t * torch.exp(-a)
+            series = _series(a, b, near.n_terms, _VALUE_COEFFICIENTS)
+            real, imag = near.put((real, imag), tuple(scale * part for part in series))
+        ctx.save_for_backward(time, decay, frequency, real, imag)
         return real, imag
 
-    where = small.nonzero(as_tuple=True)
-    t, a, b = (item.expand(small.shape)[where] for item in (time, damping, phase))
-    series_real, series_imag = _expm1_quotient_series(a, b)
-    scale = t * torch.exp(-a)
-    return (
-        real.index_put(where, scale * series_real),
-        imag.index_put(where, scale * series_imag),
-    )
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_real, grad_imag):  # type: ignore[no-untyped-def]
+        time, decay, frequency, real, imag = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        damping, phase = torch.broadcast_tensors(decay * time, frequency * time)
+        cosine, sine = torch.cos(phase), torch.sin(phase)
+        near = _NearZero(damping, phase)
+        if near.exists and any(needs[1:]):  # t²e^{−γt} E'(z): ∂φ/∂ω is j times it
+            t, a, b, value_real, value_imag = near.take(time, damping, phase, real, imag)
+            scale = t.square() * torch.exp(-a)
+            slope = _series(a, b, near.n_terms, _SLOPE_COEFFICIENTS)
+            slope_real, slope_imag = (scale * part for part in slope)
+        grad_time = grad_decay = grad_frequency = None
+        if needs[0]:  # φ' = e^{jωt} − γφ
+            grad_time = grad_real * (cosine - decay * real) + grad_imag * (sine - decay * imag)
+            grad_time = grad_time.sum_to_size(time.shape)
+        if needs[1]:  # (t e^{−γt} − φ)/(γ+jω)
+            part = _divide(time * torch.exp(-damping) - real, -imag, decay, frequency)
+            if near.exists:
+                part = near.put(part, (slope_real - t * value_real, slope_imag - t * value_imag))
+            grad_decay = (grad_real * part[0] + grad_imag * part[1]).sum_to_size(decay.shape)
+        if needs[2]:  # j(t e^{jωt} − φ)/(γ+jω)
+            part = _divide(time * cosine - real, time * sine - imag, decay, frequency)
+            if near.exists:
+                part = near.put(part, (slope_real, slope_imag))
+            grad_frequency = grad_imag * part[0] - grad_real * part[1]
+            grad_frequency = grad_frequency.sum_to_size(frequency.shape)
+        return grad_time, grad_decay, grad_frequency
+
+
+class _NearZero:
+    """The elements with small |z|, gathered where they are few, all of them where they are many."""
+
+    def __init__(self, damping: Tensor, phase: Tensor) -> None:
+        self.mask = damping.square() + phase.square() < _SERIES_RADIUS**2
+        count = int(self.mask.sum())
+        self.exists = count > 0
+        self.index = None
+        if self.exists and count < _FEW * self.mask.numel():
+            self.index = self.mask.nonzero(as_tuple=True)
+        self.n_terms = _SERIES_TERMS[phase.dtype]
+
+    def take(self, *items: Tensor) -> tuple[Tensor, ...]:
+        """Values at these elements."""
+        if self.index is None:
+            return items
+        return tuple(item.expand(self.mask.shape)[self.index] for item in items)
+
+    def put(self, targets: tuple[Tensor, ...], values: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Targets with these elements replaced."""
+        pairs = zip(targets, values, strict=True)
+        if self.index is None:
+            return tuple(torch.where(self.mask, value, target) for target, value in pairs)
+        return tuple(target.index_put(self.index, value) for target, value in pairs)
+
+
+def _divide(real: Tensor, imag: Tensor, decay: Tensor, frequency: Tensor) -> tuple[Tensor, Tensor]:
+    """(real + j·imag)/(γ + jω)."""
+    size = decay.square() + frequency.square()
+    return (decay * real + frequency * imag) / size, (decay * imag - frequency * real) / size
 
 
 def stationary_response(time: Tensor, decay: Tensor, frequency: Tensor) -> tuple[Tensor, Tensor]:
     """Response e^{jωt}/(γ+jω) of a system that has been running for ever (lower limit −∞)."""
-    size = decay.square() + frequency.square()
-    cosine, sine = torch.cos(frequency * time), torch.sin(frequency * time)
-    return (
-        (decay * cosine + frequency * sine) / size,
-        (decay * sine - frequency * cosine) / size,
-    )
+    phase = frequency * time
+    return _divide(torch.cos(phase), torch.sin(phase), decay, frequency)
 
 
-def _expm1_quotient_series(real: Tensor, imag: Tensor) -> tuple[Tensor, Tensor]:
-    """(e^z − 1)/z = Σ z^k/(k+1)! for small z = real + j·imag, by Horner's rule."""
-    sum_real = torch.full_like(real, 1 / math.factorial(_SERIES_TERMS))
-    sum_imag = torch.zeros_like(imag)
-    for k in range(_SERIES_TERMS - 1, 0, -1):
+# E(z) = (e^z − 1)/z = Σ z^k/(k+1)!, and its derivative.
+_VALUE_COEFFICIENTS = [1 / math.factorial(k + 1) for k in range(12)]
+_SLOPE_COEFFICIENTS = [(k + 1) / math.factorial(k + 2) for k in range(12)]
+
+
+def _series(
+    real: Tensor, imag: Tensor, n_terms: int, coefficients: list[float]
+) -> tuple[Tensor, Tensor]:
+    """The first terms of a power series in z = real + j·imag, by Horner's rule."""
+    *lower, highest = coefficients[:n_terms]
+    sum_real, sum_imag = torch.full_like(real, highest), torch.zeros_like(imag)
+    for coefficient in reversed(lower):
         sum_real, sum_imag = (
-            real * sum_real - imag * sum_imag + 1 / math.factorial(k),
+            real * sum_real - imag * sum_imag + coefficient,
             real * sum_imag + imag * sum_real,
         )
     return sum_real, sum_imag

@@ -35,7 +35,7 @@ def recipes_for(
         "paper": lambda: paper_recipe(architecture, steps(1000)),
         "table": lambda: table_recipe(architecture, steps(2000)),
         "deep": lambda: deep_recipe(architecture, n_steps=steps(60)),
-        "spectrum": lambda: spectrum_recipe(architecture, steps(150)),
+        "spectrum": lambda: spectrum_recipe(architecture, steps(60)),
         "pursuit": lambda: pursuit_recipe(architecture, n_steps=steps(60)),
         "composition": lambda: composition_recipe(architecture, n_steps=steps(60)),
     }

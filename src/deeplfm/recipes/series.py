@@ -105,7 +105,7 @@ def deep_recipe(architecture: Architecture, n_lines: int = 8, n_steps: int = 60)
     return Recipe("deep", build, collapsed_schedule(n_steps))
 
 
-def spectrum_recipe(architecture: Architecture, n_steps: int = 150) -> Recipe:
+def spectrum_recipe(architecture: Architecture, n_steps: int = 60) -> Recipe:
     """The deep path, its first layer drawn from the periodogram, beside a broad-band residual."""
     first = deep_block(architecture)
     deep = replace(first, n_forces=1)
@@ -127,7 +127,8 @@ def spectrum_recipe(architecture: Architecture, n_steps: int = 150) -> Recipe:
         start_broad(broad_block, rows, torch.full((n_outputs,), 0.1, dtype=architecture.dtype))
         return model
 
-    return Recipe("spectrum", build, collapsed_schedule(n_steps))
+    schedule = replace(collapsed_schedule(n_steps), learning_rate=0.02)
+    return Recipe("spectrum", build, schedule)
 
 
 def composition_recipe(architecture: Architecture, n_lines: int = 2, n_steps: int = 60) -> Recipe:

@@ -36,6 +36,9 @@ def start_as_paper(
 ) -> None:
     """The paper's appendix: ℓ = γ = 0.01 (output ℓ = 1), S ~ N(0, 1), noise variance 0.01.
 
+    It is silent on q(W). At its prior, hidden values would be independent noise in every row and
+    nothing could be learned from them; so hidden weights start at draws of it, with little doubt.
+
     Args:
         model: what to set.
         generator: source of S.
@@ -43,6 +46,10 @@ def start_as_paper(
     """
     for index, layer in enumerate(model.layers):
         is_output = index == len(model.layers) - 1
+        weights = _mean_field(layer)
+        weights.log_std.fill_(math.log(0.1))
+        if not is_output:
+            weights.mean.copy_(torch.randn(weights.mean.shape, generator=generator))
         for block in layer.blocks:
             features = block.features
             if isinstance(features, FirstOrder):
