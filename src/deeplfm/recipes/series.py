@@ -60,7 +60,11 @@ def pursuit_recipe(
 
     def build(rows: Rows, seed: int) -> DeepLFM:
         lines = BlockConfig(
-            n_forces=n_lines + 1, n_features=6, frequencies="nodes", options=RUNNING
+            n_forces=n_lines + 1,
+            n_features=6,
+            frequencies="nodes",
+            extras=("constant", "trend"),
+            options=RUNNING,
         )
         output = LayerConfig(rows.y.shape[1], (lines, _BROAD), "exact", own_features=True)
         model = new_model(model_config(architecture, rows, (output,), 1, 1), architecture, seed)

@@ -132,6 +132,7 @@ def start_from_pursuit(block: Block, rows: Rows, bandwidth: float, jitter: float
     sensitivity[:, :, 0] = 0.3
     features.center.copy_(center)
     features.set_sensitivity(sensitivity)
+    features.log_extra_scale.fill_(math.log(0.3))
     spread = bandwidth / length + jitter * center
     features.log_lengthscale.copy_(torch.log(math.sqrt(features.spectral_variance) / spread))
     return found
