@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
     from deeplfm.errors import (
         ConfigError,
         DeepLFMError,
@@ -21,29 +22,44 @@ if TYPE_CHECKING:
     from deeplfm.estimators import DeepLFMRegressor
     from deeplfm.model import DeepLFM
     from deeplfm.predictive import Predictive
+    from deeplfm.training import Phase, Rows, Schedule, train
 
 _HOMES = {
+    "BlockConfig": "deeplfm.config",
     "ConfigError": "deeplfm.errors",
     "DeepLFM": "deeplfm.model",
     "DeepLFMError": "deeplfm.errors",
     "DeepLFMRegressor": "deeplfm.estimators",
     "InputError": "deeplfm.errors",
+    "LayerConfig": "deeplfm.config",
+    "ModelConfig": "deeplfm.config",
+    "Phase": "deeplfm.training",
+    "Rows": "deeplfm.training",
+    "Schedule": "deeplfm.training",
     "ModelFileError": "deeplfm.errors",
     "Predictive": "deeplfm.predictive",
     "TrainingDivergedError": "deeplfm.errors",
+    "train": "deeplfm.training",
 }
 
 __all__ = [
+    "BlockConfig",
     "ConfigError",
     "DeepLFM",
     "DeepLFMError",
     "DeepLFMRegressor",
     "InputError",
+    "LayerConfig",
+    "ModelConfig",
     "ModelFileError",
+    "Phase",
     "Predictive",
+    "Rows",
+    "Schedule",
     "TrainingDivergedError",
     "__version__",
     "load",
+    "train",
 ]
 
 

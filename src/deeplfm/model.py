@@ -82,13 +82,6 @@ class DeepLFM(nn.Module):
             raise ConfigError("model: the last layer has no exact weights. Use weights='exact'.")
         return weights
 
-    @property
-    def is_stochastic(self) -> bool:
-        """Whether samples differ before the output weights are integrated out."""
-        return len(self.layers) > 1 or any(
-            block.frequencies.differs_by_sample for block in self.output_layer.blocks
-        )
-
     def features(
         self,
         x: Float[Tensor, "N P"],

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from deeplfm.errors import InputError
@@ -103,19 +104,22 @@ class Predictive:
         average_noise = self._average(self.component_noise)
         return draws + average_noise.sqrt() * noise
 
-    def log_prob(self, target: Float[Tensor, "N D"], latent: bool = False) -> Float[Tensor, "N D"]:
+    def log_prob(self, target: ArrayLike | Tensor, latent: bool = False) -> Float[Tensor, "N D"]:
         """Log density of each observation; NaN where the target is."""
+        target = self._target(target)
         variance = self._spread(latent)
         squares = (target - self.component_mean).square() / variance
         log_density = -0.5 * (math.log(2 * math.pi) + variance.log() + squares)
         return torch.logsumexp(log_density + self.weight.log()[:, None, :], dim=0)
 
-    def cdf(self, target: Float[Tensor, "N D"], latent: bool = False) -> Float[Tensor, "N D"]:
+    def cdf(self, target: ArrayLike | Tensor, latent: bool = False) -> Float[Tensor, "N D"]:
         """Probability of an observation at or below the target."""
+        target = self._target(target)
         return self._cdf(target, self._spread(latent).sqrt())
 
-    def crps(self, target: Float[Tensor, "N D"], latent: bool = False) -> Float[Tensor, "N D"]:
+    def crps(self, target: ArrayLike | Tensor, latent: bool = False) -> Float[Tensor, "N D"]:
         """Continuous ranked probability score, in closed form (Grimit et al. 2006)."""
+        target = self._target(target)
         mean, variance = self.component_mean, self._spread(latent)
         weight = self.weight[:, None, :]
         score = (weight * _absolute_moment(target - mean, variance)).sum(0)
@@ -123,6 +127,19 @@ class Predictive:
             pair = _absolute_moment(mean[c] - mean, variance[c] + variance)
             score = score - 0.5 * weight[c] * (weight * pair).sum(0)
         return score
+
+    def _target(self, target: ArrayLike | Tensor) -> Float[Tensor, "N D"]:
+        """One value for each row and output; a vector where there is one output."""
+        mean = self.component_mean
+        values = torch.as_tensor(target, dtype=mean.dtype, device=mean.device)
+        if values.dim() == 1 and mean.shape[-1] == 1:
+            values = values[:, None]
+        if values.shape != mean.shape[1:]:
+            raise InputError(
+                f"target: shape {tuple(values.shape)}, but the prediction has "
+                f"{tuple(mean.shape[1:])}. Give one value for each row and output."
+            )
+        return values
 
     def _spread(self, latent: bool) -> Tensor:
         return self.component_variance if latent else self.component_variance + self.component_noise

@@ -41,9 +41,10 @@ def write_folder(path: str | Path, description: dict[str, Any], tensors: dict[st
         raise InputError(f"save: cannot make folder {folder}: {error.strerror}.") from error
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {"format": FORMAT, "format_version": FORMAT_VERSION, **description}
-    # Tensors first: a folder whose description is there is a whole one.
+    # Tensors first, and no description meanwhile: a folder that has one is a whole model.
+    text = json.dumps(header, indent=2, default=_plain)
+    (folder / _DESCRIPTION).unlink(missing_ok=True)
     write_whole(folder / _TENSORS, lambda temporary: save_file(contiguous, temporary))
-    text = json.dumps(header, indent=2)
     write_whole(folder / _DESCRIPTION, lambda temporary: temporary.write_text(text))
 
 
@@ -91,3 +92,8 @@ def restore(module: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
             f"load: the tensors do not fit the described model ({str(error).splitlines()[-1].strip()}). "
             "The two files are not of one model; save it again."
         ) from error
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy as Python's; anything else by its name."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)

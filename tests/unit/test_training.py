@@ -108,7 +108,7 @@ def test_every_row_is_visited_once_in_an_epoch(monkeypatch):
     monkeypatch.setitem(OBJECTIVES, "elbo", spy)
     rows = data()
     train(make(), rows, steps(10, batch_size=7))
-    assert [len(batch) for batch in seen] == [7, 7, 7, 7, 2] * 2
+    assert [len(batch) for batch in seen] == [6] * 10
     epochs = [torch.cat(seen[:5]), torch.cat(seen[5:])]
     for epoch in epochs:
         assert torch.equal(epoch.sort().values, rows.x[:, 0])
@@ -384,3 +384,20 @@ def test_hyperparameters_of_exact_weights_learn_the_noise():
     train(model, rows, steps(150, objective="collapsed", batch_size=None, learning_rate=0.05))
     noise = model.likelihood.log_variance.detach().exp().sqrt()
     torch.testing.assert_close(noise, torch.full_like(noise, 0.1), rtol=0.25, atol=0)
+
+
+def test_exact_weights_cannot_be_trained_by_another_objective():
+    block = BlockConfig("eq", n_features=3)
+    layer = LayerConfig(1, (block,), "exact")
+    model = DeepLFM(ModelConfig(1, (layer,), n_samples=1, n_paths=1))
+    rows = Rows(torch.linspace(0, 1, 5)[:, None], torch.zeros(5, 1))
+    with pytest.raises(ConfigError, match="would leave exact weights at their prior"):
+        train(model, rows, Schedule("elbo", (Phase(1),)))
+
+
+def test_a_step_into_nowhere_is_named():
+    block = BlockConfig("eq", n_features=3)
+    model = DeepLFM(ModelConfig(1, (LayerConfig(1, (block,), "exact"),), n_samples=1, n_paths=1))
+    rows = Rows(torch.linspace(0, 1, 5)[:, None], torch.randn(5, 1))
+    with pytest.raises(TrainingDivergedError, match="at step"):
+        train(model, rows, Schedule("collapsed", (Phase(9),), learning_rate=1e4))

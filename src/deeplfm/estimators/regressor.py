@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,12 +15,17 @@ from sklearn.utils.validation import check_is_fitted
 from deeplfm import config as configuration
 from deeplfm.errors import ConfigError, ModelFileError
 from deeplfm.estimators.scaling import Scaling
-from deeplfm.estimators.validation import check_inputs, check_targets, check_weights
+from deeplfm.estimators.validation import (
+    check_inputs,
+    check_settings,
+    check_targets,
+    check_weights,
+)
 from deeplfm.model import DeepLFM
 from deeplfm.predictive import Predictive
 from deeplfm.recipes import Architecture, recipes_for
 from deeplfm.storage import read_folder, restore, write_folder
-from deeplfm.training import Rows
+from deeplfm.training import History, Rows
 from deeplfm.training.race import Report, fit_recipe, race
 from deeplfm.training.stack import Stack
 
@@ -34,14 +40,17 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
     Args:
         preset: "default", the best we know: several starts race on held-out rows and are stacked; or
             "paper", the published model letter by letter.
-        system: what each layer is made of: "ode1" (the paper), "eq" (a deep Gaussian process),
-            "arc0", "arc1", "arc2".
+        system: what the layers of the deep path are made of: "ode1" (the paper), "eq" (a deep
+            Gaussian process), "arc0", "arc1", "arc2".
         hidden: widths of the hidden layers of the deep path.
         n_forces: number of latent forces of a deep block.
         n_features: number of frequencies per force.
-        start: "race", or one start alone: "pursuit", "spectrum", "composition", "table", "paper".
-            ``None`` takes the preset's.
+        start: "race", or one start alone: "pursuit", "deep", "spectrum", "composition", "table",
+            "paper". ``None`` takes the preset's.
         n_steps: training steps of each fit; ``None`` takes the recipe's own number.
+        time_limit: seconds for each fit of a recipe; what it stopped is in ``report_``, and the same
+            seed no longer gives the same bits.
+        patience: stop a fit after this many steps without a better objective.
         input_dependent_noise: learn the noise as a function of the input.
         device: where to compute.
         dtype: "float64" or "float32"; ``None`` takes float64 (the paper's preset float32).
@@ -70,6 +79,8 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         n_features: int = 100,
         start: str | None = None,
         n_steps: int | None = None,
+        time_limit: float | None = None,
+        patience: int | None = None,
         input_dependent_noise: bool = False,
         device: str = "cpu",
         dtype: str | None = None,
@@ -83,6 +94,8 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         self.n_features = n_features
         self.start = start
         self.n_steps = n_steps
+        self.time_limit = time_limit
+        self.patience = patience
         self.input_dependent_noise = input_dependent_noise
         self.device = device
         self.dtype = dtype
@@ -101,9 +114,14 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         matrix = check_targets(targets, len(x))
         weight = check_weights(sample_weight, len(x))
         if weight is not None:  # rows that count for nothing must not shape scales and starts
-            x, matrix, weight = x[weight > 0], matrix[weight > 0], weight[weight > 0]
+            x, weight, kept = x[weight > 0], weight[weight > 0], matrix[weight > 0]
+            matrix = check_targets(kept, len(x))
             if (weight == 1).all():
                 weight = None
+        if x.shape[1] == 1:  # the order of rows must not matter
+            order = np.argsort(x[:, 0], kind="stable")
+            x, matrix = x[order], matrix[order]
+            weight = None if weight is None else weight[order]
         self.n_features_in_ = x.shape[1]
         self.is_series_ = x.shape[1] == 1
         self.is_vector_ = targets.ndim == 1
@@ -115,7 +133,16 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         )
         start = self._start()
         recipes = recipes_for(start, self._architecture(), self.is_series_, self.n_steps)
-        if start == "paper" or not self.is_series_:  # the one recipe there is, as it is
+        recipes = [
+            replace(
+                recipe,
+                schedule=replace(
+                    recipe.schedule, time_limit=self.time_limit, patience=self.patience
+                ),
+            )
+            for recipe in recipes
+        ]
+        if start == "paper":  # as it is, without calibration
             model, history = fit_recipe(recipes[0], rows, self.random_state, self.progress)
             name = recipes[0].name
             self.stack_ = Stack.of(model)
@@ -166,10 +193,10 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
             "is_series": self.is_series_,
             "is_vector": self.is_vector_,
             "members": [
-                {"name": name, "seed": member.seed, "config": configuration.to_dict(member.config)}
-                for name, member in zip(self.report_.names, self.stack_.members, strict=True)
+                {"seed": member.seed, "config": configuration.to_dict(member.config)}
+                for member in self.stack_.members
             ],
-            "held_out_mnll": self.report_.held_out_mnll,
+            "report": asdict(self.report_),
         }
         tensors = {f"scaling.{name}": torch.as_tensor(value) for name, value in scaling.items()}
         tensors |= {f"stack.{name}": value for name, value in self.stack_.state_dict().items()}
@@ -192,11 +219,12 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
                 )
                 for member in description["members"]
             ]
-            names = [member["name"] for member in description["members"]]
             estimator.is_series_ = description["is_series"]
             estimator.is_vector_ = description["is_vector"]
-            estimator.report_ = Report(names, description["held_out_mnll"])
-        except (KeyError, TypeError) as error:
+            report = description["report"]
+            histories = {name: History(**kept) for name, kept in report["histories"].items()}
+            estimator.report_ = Report(**report | {"histories": histories})
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ModelFileError(
                 f"load: {path} does not describe a {cls.__name__} ({error!r}). Save the model again."
             ) from error
@@ -225,6 +253,7 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         return self.start or ("paper" if self.preset == "paper" else "race")
 
     def _architecture(self) -> Architecture:
+        check_settings(self.get_params())
         name = self.dtype or ("float32" if self.preset == "paper" else "float64")
         if name not in ("float32", "float64"):
             raise ConfigError(f"dtype: {name!r} is not known. Choose float32 or float64.")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from deeplfm.errors import InputError
+from deeplfm.errors import ConfigError, InputError
 
 Array = NDArray[np.float64]
 
@@ -65,8 +67,32 @@ def check_weights(sample_weight: Any, n_rows: int) -> Array | None:
     return weight
 
 
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Numbers of an estimator that must be whole and positive, and a device that is there."""
+    for name in ("n_forces", "n_features", "n_steps", "random_state"):
+        value = settings[name]
+        least = 0 if name in ("random_state", "n_steps") else 1
+        if name == "n_steps" and value is None:
+            continue
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+            raise ConfigError(f"{name}: {value!r} found. Give a whole number of at least {least}.")
+    hidden = settings["hidden"]
+    if not isinstance(hidden, tuple | list) or any(
+        not isinstance(width, int | np.integer) or width < 1 for width in hidden
+    ):
+        raise ConfigError(f"hidden: {hidden!r} found. Give the width of each layer, such as (3,).")
+    try:
+        torch.empty(0, device=settings["device"])
+    except (AssertionError, RuntimeError) as error:
+        raise ConfigError(
+            f"device: {settings['device']!r} is not available here ({error}). Use 'cpu'."
+        ) from error
+
+
 def _matrix(value: Any, name: str) -> Array:
     try:
+        if np.iscomplexobj(value):
+            raise TypeError("complex numbers")
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(

@@ -33,7 +33,7 @@ def recipes_for(
 
     single = {
         "paper": lambda: paper_recipe(architecture, steps(1000)),
-        "table": lambda: table_recipe(architecture, steps(2000)),
+        "table": lambda: table_recipe(architecture, steps(1000)),
         "deep": lambda: deep_recipe(architecture, n_steps=steps(60)),
         "spectrum": lambda: spectrum_recipe(architecture, steps(60)),
         "pursuit": lambda: pursuit_recipe(architecture, n_steps=steps(60)),
@@ -49,7 +49,7 @@ def recipes_for(
     if start != "race":
         return [single[start]()]
     if not is_series:
-        return [single["table"]()]
+        return [single["table"](), table_recipe(architecture, steps(1000), is_deep=False)]
     return [
         pursuit_recipe(architecture, "pursuit: steady lines", n_steps=steps(60)),
         pursuit_recipe(architecture, "pursuit: wandering", jitter=0.001, n_steps=steps(60)),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.model import DeepLFM
+from deeplfm.randomness import generator_for
+from deeplfm.starts.initial import start_deep, start_hidden
 from deeplfm.training import Phase, Rows, Schedule
 
 # A record cut out of a system that was running before.
@@ -36,15 +38,22 @@ class Architecture:
     input_dependent_noise: bool = False
     dtype: torch.dtype = torch.float64
 
+    @property
+    def linear_system(self) -> str:
+        """System of the linear path: the user's, where a wave passes through it as a wave."""
+        return "eq" if self.system == "eq" else "ode1"
 
-def deep_block(architecture: Architecture) -> BlockConfig:
-    """A block of the deep path, as the user chose it."""
-    return BlockConfig(
-        architecture.system,
+
+def block_for(architecture: Architecture, system: str | None = None, **changes: Any) -> BlockConfig:
+    """A block as the user chose it, of another system or with other parts where asked."""
+    system = system or architecture.system
+    block = BlockConfig(
+        system,
         n_forces=architecture.n_forces,
         n_features=architecture.n_features,
-        options=RUNNING if architecture.system == "ode1" else {},
+        options=RUNNING if system == "ode1" else {},
     )
+    return replace(block, **changes)
 
 
 def model_config(
@@ -67,6 +76,26 @@ def model_config(
 def new_model(config: ModelConfig, architecture: Architecture, seed: int) -> DeepLFM:
     """A model in the user's dtype, before its start."""
     return DeepLFM(config, seed).to(architecture.dtype)
+
+
+def deep_model(
+    architecture: Architecture,
+    rows: Rows,
+    seed: int,
+    first: BlockConfig,
+    output: tuple[BlockConfig, ...],
+) -> DeepLFM:
+    """Hidden layers at random warps, and an exact output layer whose first block is the deep path."""
+    hidden = tuple(LayerConfig(width, (first,)) for width in architecture.hidden)
+    last = LayerConfig(rows.y.shape[1], output, "exact", own_features=True)
+    config = model_config(architecture, rows, (*hidden, last), n_samples=4, n_paths=16)
+    model = new_model(config, architecture, seed)
+    generator = generator_for(seed, "start")
+    for layer in model.layers[:-1]:
+        start_hidden(layer, generator)
+    if hidden:
+        start_deep(model.output_layer.blocks[0])
+    return model
 
 
 def collapsed_schedule(n_steps: int) -> Schedule:

@@ -16,8 +16,9 @@ from deeplfm.randomness import generator_for, numpy_for
 from deeplfm.recipes.architecture import (
     RUNNING,
     Architecture,
+    block_for,
     collapsed_schedule,
-    deep_block,
+    deep_model,
     model_config,
     new_model,
 )
@@ -25,16 +26,12 @@ from deeplfm.starts.initial import (
     LEAST_NOISE,
     set_noise,
     start_broad,
-    start_deep,
     start_from_composition,
     start_from_pursuit,
     start_from_spectrum,
-    start_hidden,
 )
 from deeplfm.training import Rows
 from deeplfm.training.race import Recipe
-
-_BROAD = BlockConfig(inputs="original", n_features=60, frequencies="prior-fixed", options=RUNNING)
 
 
 def pursuit_recipe(
@@ -57,16 +54,18 @@ def pursuit_recipe(
         learn_bandwidth: let the evidence move the bandwidths.
         n_steps: training steps.
     """
+    lines = block_for(
+        architecture,
+        architecture.linear_system,
+        n_forces=n_lines + 1,
+        n_features=6,
+        frequencies="nodes",
+        extras=("constant", "trend"),
+    )
 
     def build(rows: Rows, seed: int) -> DeepLFM:
-        lines = BlockConfig(
-            n_forces=n_lines + 1,
-            n_features=6,
-            frequencies="nodes",
-            extras=("constant", "trend"),
-            options=RUNNING,
-        )
-        output = LayerConfig(rows.y.shape[1], (lines, _BROAD), "exact", own_features=True)
+        blocks = (lines, _broad(architecture))
+        output = LayerConfig(rows.y.shape[1], blocks, "exact", own_features=True)
         model = new_model(model_config(architecture, rows, (output,), 1, 1), architecture, seed)
         line_block, broad_block = model.output_layer.blocks
         found = start_from_pursuit(line_block, rows, bandwidth, jitter)
@@ -81,27 +80,18 @@ def pursuit_recipe(
 
 def deep_recipe(architecture: Architecture, n_lines: int = 8, n_steps: int = 60) -> Recipe:
     """Linear and deep path side by side: begins as the shallow model, deepens as the data ask."""
-    first = deep_block(architecture)
+    first = block_for(architecture)
     deep = replace(first, inputs="hidden", n_forces=1, n_features=30)
     shallow = pursuit_recipe(architecture, n_lines=n_lines, bandwidth=2.0, learn_bandwidth=True)
 
     def build(rows: Rows, seed: int) -> DeepLFM:
-        n_outputs = rows.y.shape[1]
         linear = shallow.build(rows, seed)
-        hidden = tuple(LayerConfig(width, (first,)) for width in architecture.hidden)
-        blocks = (deep, *(replace(b, inputs="original") for b in linear.config.layers[0].blocks))
-        output = LayerConfig(n_outputs, blocks, "exact", own_features=True)
-        model = new_model(
-            model_config(architecture, rows, (*hidden, output), 4, 16), architecture, seed
-        )
-        generator = generator_for(seed, "start")
-        for layer in model.layers[:-1]:
-            start_hidden(layer, generator)
+        paths = (replace(b, inputs="original") for b in linear.config.layers[0].blocks)
+        model = deep_model(architecture, rows, seed, first, (deep, *paths))
         start_from_spectrum(model.layers[0].blocks[0], rows, numpy_for(seed, "start"))
-        deep_block, *linear_blocks = model.output_layer.blocks
-        start_deep(deep_block)
-        deep_block.features.set_sensitivity(torch.full_like(deep_block.features.sensitivity, 0.03))
-        for block, start in zip(linear_blocks, linear.output_layer.blocks, strict=True):
+        deep_path, *linear_paths = model.output_layer.blocks
+        deep_path.features.set_sensitivity(torch.full_like(deep_path.features.sensitivity, 0.03))
+        for block, start in zip(linear_paths, linear.output_layer.blocks, strict=True):
             block.load_state_dict(start.state_dict())
         model.likelihood.load_state_dict(linear.likelihood.state_dict())
         return model
@@ -111,24 +101,16 @@ def deep_recipe(architecture: Architecture, n_lines: int = 8, n_steps: int = 60)
 
 def spectrum_recipe(architecture: Architecture, n_steps: int = 60) -> Recipe:
     """The deep path, its first layer drawn from the periodogram, beside a broad-band residual."""
-    first = deep_block(architecture)
-    deep = replace(first, n_forces=1)
+    first = block_for(architecture)
+    output = (replace(first, n_forces=1), _broad(architecture))
 
     def build(rows: Rows, seed: int) -> DeepLFM:
         n_outputs = rows.y.shape[1]
-        hidden = tuple(LayerConfig(width, (first,)) for width in architecture.hidden)
-        output = LayerConfig(n_outputs, (deep, _BROAD), "exact", own_features=True)
-        model = new_model(
-            model_config(architecture, rows, (*hidden, output), 4, 16), architecture, seed
-        )
-        rng, generator = numpy_for(seed, "start"), generator_for(seed, "start")
-        for layer in model.layers[:-1]:
-            start_hidden(layer, generator)
-        start_from_spectrum(model.layers[0].blocks[0], rows, rng)
-        deep_block, broad_block = model.output_layer.blocks
-        start_deep(deep_block)
+        model = deep_model(architecture, rows, seed, first, output)
+        start_from_spectrum(model.layers[0].blocks[0], rows, numpy_for(seed, "start"))
         set_noise(model, torch.full((n_outputs,), 0.05))
-        start_broad(broad_block, rows, torch.full((n_outputs,), 0.1, dtype=architecture.dtype))
+        scale = torch.full((n_outputs,), 0.1, dtype=architecture.dtype)
+        start_broad(model.output_layer.blocks[1], rows, scale)
         return model
 
     schedule = replace(collapsed_schedule(n_steps), learning_rate=0.02)
@@ -165,3 +147,14 @@ def composition_recipe(architecture: Architecture, n_lines: int = 2, n_steps: in
         return model
 
     return Recipe("composition", build, collapsed_schedule(n_steps), handicap=0.2)
+
+
+def _broad(architecture: Architecture) -> BlockConfig:
+    return block_for(
+        architecture,
+        architecture.linear_system,
+        inputs="original",
+        n_forces=1,
+        n_features=60,
+        frequencies="prior-fixed",
+    )

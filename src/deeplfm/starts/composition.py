@@ -96,7 +96,7 @@ class _Candidates(nn.Module):
         self, time: Tensor, n_lines: int, n_candidates: int, generator: torch.Generator
     ) -> None:
         super().__init__()
-        self.unit = 2 * math.pi / float(time.max() - time.min())
+        self.unit = 2 * math.pi / (float(time.max() - time.min()) or 1.0)
         spread = torch.rand(n_candidates, n_lines, generator=generator).double()
         cycles = _FEWEST_CYCLES * (_MOST_CYCLES / _FEWEST_CYCLES) ** spread
         amplitude = 0.7 * torch.randn(2, n_candidates, n_lines, generator=generator).double()

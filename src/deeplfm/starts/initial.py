@@ -31,18 +31,16 @@ def observed_series(rows: Rows, output: int) -> tuple[Array, Array]:
 
 
 @torch.no_grad()
-def start_as_paper(
-    model: DeepLFM, generator: torch.Generator, eq_lengthscale: float = 0.01
-) -> None:
+def start_as_paper(model: DeepLFM, generator: torch.Generator) -> None:
     """The paper's appendix: ℓ = γ = 0.01 (output ℓ = 1), S ~ N(0, 1), noise variance 0.01.
 
-    It is silent on q(W). At its prior, hidden values would be independent noise in every row and
+    Deep Gaussian processes start at ℓ = 0.01 too, on tables at the number of inputs of the layer.
+    The text is silent on q(W). At its prior, hidden values would be independent noise in every row and
     nothing could be learned from them; so hidden weights start at draws of it, with little doubt.
 
     Args:
         model: what to set.
         generator: source of S.
-        eq_lengthscale: of layers without a differential equation (DGPs).
     """
     for index, layer in enumerate(model.layers):
         is_output = index == len(model.layers) - 1
@@ -58,7 +56,9 @@ def start_as_paper(
                 noise = torch.randn(features.raw_sensitivity.shape, generator=generator)
                 features.raw_sensitivity.copy_(noise)
             else:
-                features.log_lengthscale.fill_(math.log(eq_lengthscale))
+                is_table = model.config.n_inputs > 1
+                start = features.n_inputs if is_table else 0.01
+                features.log_lengthscale.fill_(math.log(start))
             block.frequencies.reset(features)
     model.likelihood.log_variance.fill_(math.log(0.01))
 
@@ -90,7 +90,10 @@ def set_frequencies(block: Block, frequency: Float[Tensor, "G P Q M"], spread: f
 def start_from_spectrum(block: Block, rows: Rows, rng: np.random.Generator) -> None:
     """Draw the frequencies of a block that sees time from the periodograms of all outputs."""
     shape = block.features.frequency_shape
-    spectra = [periodogram(*observed_series(rows, d)) for d in range(rows.y.shape[1])]
+    series = [observed_series(rows, d) for d in range(rows.y.shape[1])]
+    spectra = [periodogram(time, value) for time, value in series if len(np.unique(time)) > 2]
+    if not spectra:
+        return
     n_draws = math.prod(shape)
     source = rng.integers(len(spectra), size=n_draws)
     drawn = np.stack([spectrum.draw(n_draws, rng) for spectrum in spectra])[source, range(n_draws)]
@@ -189,6 +192,8 @@ def start_from_composition(
     if not isinstance(inner, FirstOrder):
         raise ConfigError("start: a composition needs a first-order hidden layer.")
     time, value = (torch.as_tensor(item) for item in observed_series(rows, output))
+    if len(time) < 3:
+        return
     with torch.enable_grad():
         found = find_composition(
             time, value, generator, n_lines=inner.n_forces, n_steps=n_search_steps
@@ -222,7 +227,7 @@ def set_noise(model: DeepLFM, variance: Float[Tensor, " D"]) -> None:
 
 def _mean_field(layer: Layer) -> MeanField:
     if not isinstance(layer.weights, MeanField):
-        raise ConfigError("start: hidden layers must have mean-field weights.")
+        raise ConfigError("start: this start needs mean-field weights.")
     return layer.weights
 
 

@@ -90,6 +90,8 @@ def pursue(time: Array, value: Array, max_lines: int) -> Pursuit:
         max_lines: at most this many; fewer where the data do not carry three numbers for each.
     """
     n_rows = len(time)
+    if n_rows < 3 or np.ptp(time) == 0:  # nothing to be seen
+        return Pursuit(np.zeros(0), np.zeros(0), np.ones(1), 0)
     basis = _Basis(n_rows)
     residual = basis.add(np.ones_like(time), value)
     residual = basis.add(time - time.mean(), residual)

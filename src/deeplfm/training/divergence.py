@@ -12,12 +12,14 @@ from deeplfm.model import DeepLFM
 
 def diverged(model: DeepLFM, x: Tensor, step: int, loss: float) -> TrainingDivergedError:
     """The error to raise, with the most likely cause."""
-    causes = _overflows(model, x) or _bad_parameters(model)
-    cause = f" ({causes[0]})" if causes else ""
+    causes = _bad_parameters(model) or _overflows(model, x)
+    cause = f" ({causes[0]})" if causes else " (a step was too large)"
     kind = "NaN" if loss != loss else "infinite"
+    is_single = next(model.parameters()).dtype == torch.float32
+    advice = 'Try dtype="float64"' if is_single else "Check the data for extreme values"
     return TrainingDivergedError(
         f"training: the objective became {kind} at step {step}{cause}. "
-        'Lower learning_rate, or try dtype="float64".'
+        f"{advice}, another start, or a schedule with a lower learning_rate."
     )
 
 

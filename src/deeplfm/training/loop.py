@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from deeplfm.errors import ConfigError
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, objective
 from deeplfm.randomness import generator_for
@@ -97,6 +98,11 @@ class _Run:
         self.validation, self.progress = validation, progress
         self.history = History()
         self.objective = objective(schedule.objective)
+        if model.has_exact_output and schedule.objective != "collapsed":
+            raise ConfigError(
+                f"schedule: objective {schedule.objective!r} would leave exact weights at their "
+                "prior. Use 'collapsed', or weights='full' or 'mean-field'."
+            )
         self.n_samples = schedule.n_samples or model.config.n_samples
         size = schedule.batch_size or len(rows)
         self.full_batch = size >= len(rows)
@@ -135,6 +141,8 @@ class _Run:
             self._validate()
         if self.best_state is not None:
             self.model.load_state_dict(self.best_state)
+        if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
+            raise diverged(self.model, self.rows.x, self.step, math.nan)
         if self.model.has_exact_output:
             self.model.condition(self.rows.x, self.rows.y, self.rows.weight)
 
@@ -142,13 +150,16 @@ class _Run:
         batch = self.rows if self.full_batch else self.rows.take(next(self.batches))
         generator = generator_for(self.seed, "step", self.step, batch.x.device)
         optimiser.zero_grad(set_to_none=True)
-        value = self.objective(
-            self.model,
-            Batch(batch.x, batch.y, len(self.rows), batch.weight),
-            self.n_samples,
-            generator,
-            rate=1.0 if self.full_batch else self.schedule.natural_rate,
-        )
+        try:
+            value = self.objective(
+                self.model,
+                Batch(batch.x, batch.y, len(self.rows), batch.weight),
+                self.n_samples,
+                generator,
+                rate=1.0 if self.full_batch else self.schedule.natural_rate,
+            )
+        except torch.linalg.LinAlgError as error:  # not finite, so not positive definite
+            raise diverged(self.model, batch.x, self.step + 1, math.nan) from error
         loss = -value / len(self.rows)
         self.step += 1
         number = float(loss.detach())
@@ -202,5 +213,5 @@ class _Run:
             order = torch.randperm(
                 len(self.rows), generator=generator_for(self.seed, "epoch", epoch)
             )
-            yield from order.split(size)
+            yield from order.tensor_split(math.ceil(len(order) / size))  # no ragged last batch
             epoch += 1

@@ -69,7 +69,7 @@ def fit_recipe(
     recipe: Recipe, rows: Rows, seed: int, progress: bool | None = None, label: str = ""
 ) -> tuple[DeepLFM, History]:
     """Build a model and train it."""
-    model = recipe.build(rows, seed)
+    model = recipe.build(rows, seed).to(rows.x.device)
     with progress_bar(label or recipe.name, progress) as bar:
         history = train(model, rows, recipe.schedule, seed_for(seed, "step"), progress=bar)
     return model, history
@@ -94,6 +94,9 @@ def race(
             report.failed[recipe.name] = str(error)
             continue
         density = model.posterior(held_out.x).log_prob(held_out.y)
+        if bool((density.isnan() & ~held_out.y.isnan()).any()):
+            report.failed[recipe.name] = "its prediction of the held-out rows is not a number"
+            continue
         report.held_out_mnll[recipe.name] = (-density.nanmean(0)).tolist()
         entrants.append((recipe, density, model.temperature, model.likelihood.inflation))
     if not entrants:
@@ -103,7 +106,7 @@ def race(
         )
     weight = stacking_weights(
         torch.stack([density for _, density, _, _ in entrants]),
-        torch.tensor([recipe.handicap for recipe, _, _, _ in entrants]),
+        torch.tensor([recipe.handicap for recipe, _, _, _ in entrants], device=rows.x.device),
     )
     keep = (weight.amax(1) >= _KEEP_ABOVE).nonzero()[:, 0].tolist()
     members = []

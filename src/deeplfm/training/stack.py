@@ -42,16 +42,6 @@ class Stack(nn.Module):
         parts = [member.posterior(x) for member in self.members]
         return parts[0] if len(parts) == 1 else mix(parts, self.weight)
 
-    def condition(
-        self,
-        x: Float[Tensor, "N P"],
-        y: Float[Tensor, "N D"],
-        row_weight: Float[Tensor, " N"] | None = None,
-    ) -> None:
-        """Solve every member's exact output weights on other rows."""
-        for member in self.members:
-            member.condition(x, y, row_weight)
-
 
 def stacking_weights(
     log_density: Float[Tensor, "B N D"], handicap: Float[Tensor, " B"] | None = None

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -150,3 +152,64 @@ def test_very_short_series_fit(n_rows: int) -> None:
 def test_a_constant_target_is_predicted_as_constant() -> None:
     model = quick().fit(TIME, np.full(90, 7.0))
     assert model.predict(np.array([11.0])) == pytest.approx([7.0], abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"random_state": None}, "random_state: None"),
+        ({"n_features": 0}, "n_features: 0"),
+        ({"n_forces": 1.5}, "n_forces: 1.5"),
+        ({"hidden": 3}, "hidden: 3"),
+        ({"hidden": (0,)}, "hidden: \\(0,\\)"),
+        ({"n_steps": -1}, "n_steps: -1"),
+        ({"device": "nowhere"}, "device: 'nowhere' is not available"),
+    ],
+)
+def test_meaningless_settings_are_refused_by_name(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        quick(**options).fit(TIME, WAVE)
+
+
+def test_the_order_of_the_rows_does_not_matter() -> None:
+    order = np.random.default_rng(0).permutation(90)
+    for start in ("pursuit", "spectrum", "composition"):
+        straight, mixed = quick(start=start, n_steps=2), quick(start=start, n_steps=2)
+        straight.fit(TIME, WAVE)
+        mixed.fit(TIME[order], WAVE[order])
+        assert np.array_equal(straight.predict(TIME), mixed.predict(TIME))
+
+
+@pytest.mark.parametrize("start", ["pursuit", "spectrum", "deep", "composition"])
+def test_an_output_known_only_at_the_end_does_not_stop_the_others(start: str) -> None:
+    values = np.stack([WAVE, WAVE], axis=1)
+    values[:80, 1] = np.nan
+    model = quick(start=start, n_steps=2, n_features=10).fit(TIME, values)
+    assert np.isfinite(model.predict(TIME)).all()
+
+
+def test_a_trend_goes_on() -> None:
+    later = np.linspace(10, 13, 20)
+    model = quick(n_steps=40).fit(TIME, 3 * TIME + WAVE)
+    assert model.predict(later) == pytest.approx(3 * later + np.sin(3 * later), abs=1.0)
+
+
+def test_tables_race_too() -> None:
+    x = np.random.default_rng(0).normal(size=(80, 2))
+    model = DeepLFMRegressor(n_steps=3, n_features=10).fit(x, x.sum(1))
+    assert set(model.report_.held_out_mnll) == {"table", "table: shallow"}
+
+
+def test_a_time_limit_is_recorded_and_saved(tmp_path: Path) -> None:
+    model = quick(time_limit=0.0).fit(TIME, WAVE)
+    assert model.report_.histories["pursuit"].stopped == "time"
+    model.save(tmp_path / "model")
+    assert DeepLFMRegressor.load(tmp_path / "model").report_ == model.report_
+
+
+def test_targets_may_be_vectors_or_arrays_and_must_fit() -> None:
+    posterior = quick().fit(TIME, WAVE).posterior(TIME)
+    column = posterior.log_prob(torch.as_tensor(WAVE)[:, None])
+    assert torch.equal(posterior.log_prob(WAVE), column)
+    with pytest.raises(InputError, match=r"shape \(89, 1\)"):
+        posterior.crps(WAVE[:-1])
