@@ -7,7 +7,8 @@ calibrated and scored there; the survivors are stacked and refitted on all rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -82,45 +83,72 @@ def race(
     seed: int = 0,
     progress: bool | None = None,
 ) -> tuple[Stack, Report]:
-    """Fit all recipes without the held-out rows, stack the best, refit them on all rows."""
+    """Fit all recipes without the held-out rows, stack the best, refit them on all rows.
+
+    A recipe that cannot be fitted is reported and left out, as long as another can.
+    """
     report = Report()
     inner, held_out = split(rows, is_series, seed)
-    entrants: list[tuple[Recipe, Tensor, Tensor, Tensor]] = []
+    entrants = []
     for recipe in recipes:
-        try:
+        with _failures_of(recipe, report):
             model, _ = fit_recipe(recipe, inner, seed, progress, f"race: {recipe.name}")
             calibrate(model, inner, held_out)
-        except (TrainingDivergedError, torch.linalg.LinAlgError) as error:
-            report.failed[recipe.name] = str(error)
-            continue
-        density = model.posterior(held_out.x).log_prob(held_out.y)
-        if bool((density.isnan() & ~held_out.y.isnan()).any()):
-            report.failed[recipe.name] = "its prediction of the held-out rows is not a number"
-            continue
-        report.held_out_mnll[recipe.name] = (-density.nanmean(0)).tolist()
-        entrants.append((recipe, density, model.temperature, model.likelihood.inflation))
+            entrant = _Entrant(recipe, model, held_out)
+            report.held_out_mnll[recipe.name] = (-entrant.density.nanmean(0)).tolist()
+            entrants.append(entrant)
     if not entrants:
-        raise TrainingDivergedError(
-            f"race: none of {len(recipes)} starts could be fitted: {report.failed}. "
-            "Check the data for extreme values, or choose one start with start=."
-        )
+        raise _nobody_left(report)
     weight = stacking_weights(
-        torch.stack([density for _, density, _, _ in entrants]),
-        torch.tensor([recipe.handicap for recipe, _, _, _ in entrants], device=rows.x.device),
+        torch.stack([entrant.density for entrant in entrants]),
+        torch.tensor([entrant.recipe.handicap for entrant in entrants], device=rows.x.device),
     )
-    keep = (weight.amax(1) >= _KEEP_ABOVE).nonzero()[:, 0].tolist()
-    members = []
-    for index in keep:
-        recipe, _, temperature, inflation = entrants[index]
-        model, history = fit_recipe(recipe, rows, seed, progress, f"refit: {recipe.name}")
-        _set_calibration(model, temperature, inflation)
-        _solve(model, rows)
-        members.append(model)
-        report.names.append(recipe.name)
-        report.histories[recipe.name] = history
-    kept = weight[keep] / weight[keep].sum(0)
+    members, shares = [], []
+    for entrant, share in zip(entrants, weight, strict=True):
+        if float(share.max()) < _KEEP_ABOVE:
+            continue
+        recipe = entrant.recipe
+        with _failures_of(recipe, report):
+            model, history = fit_recipe(recipe, rows, seed, progress, f"refit: {recipe.name}")
+            _set_calibration(model, entrant.temperature, entrant.inflation)
+            _solve(model, rows)
+            members.append(model)
+            shares.append(share)
+            report.names.append(recipe.name)
+            report.histories[recipe.name] = history
+    if not members:
+        raise _nobody_left(report)
+    kept = torch.stack(shares)
+    kept = torch.where(kept.sum(0) > 0, kept, 1.0)  # outputs whose members all failed
+    kept = kept / kept.sum(0)
     report.weight = {name: kept[i].tolist() for i, name in enumerate(report.names)}
     return Stack(members, kept), report
+
+
+class _Entrant:
+    """A recipe with what the held-out rows said of it."""
+
+    def __init__(self, recipe: Recipe, model: DeepLFM, held_out: Rows) -> None:
+        self.recipe = recipe
+        self.temperature, self.inflation = model.temperature, model.likelihood.inflation
+        self.density = model.posterior(held_out.x).log_prob(held_out.y)
+        if bool((self.density.isnan() & ~held_out.y.isnan()).any()):
+            raise TrainingDivergedError("its prediction of the held-out rows is not a number")
+
+
+@contextmanager
+def _failures_of(recipe: Recipe, report: Report) -> Iterator[None]:
+    try:
+        yield
+    except (TrainingDivergedError, torch.linalg.LinAlgError) as error:
+        report.failed[recipe.name] = str(error)
+
+
+def _nobody_left(report: Report) -> TrainingDivergedError:
+    return TrainingDivergedError(
+        f"race: none of {len(report.failed)} starts could be fitted: {report.failed}. "
+        "Check the data for extreme values, or choose one start with start=."
+    )
 
 
 def split(rows: Rows, is_series: bool, seed: int) -> tuple[Rows, Rows]:
