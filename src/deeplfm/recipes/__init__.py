@@ -36,7 +36,7 @@ def recipes_for(
         "table": lambda: table_recipe(architecture, steps(1000)),
         "deep": lambda: deep_recipe(architecture, n_steps=steps(60)),
         "spectrum": lambda: spectrum_recipe(architecture, steps(60)),
-        "pursuit": lambda: pursuit_recipe(architecture, n_steps=steps(60)),
+        "pursuit": lambda: pursuit_recipe(architecture, has_trend=True, n_steps=steps(60)),
         "composition": lambda: composition_recipe(architecture, n_steps=steps(60)),
     }
     if start not in STARTS:
@@ -52,7 +52,13 @@ def recipes_for(
         return [single["table"](), table_recipe(architecture, steps(1000), is_deep=False)]
     return [
         pursuit_recipe(architecture, "pursuit: steady lines", n_steps=steps(60)),
-        pursuit_recipe(architecture, "pursuit: wandering", jitter=0.001, n_steps=steps(60)),
+        pursuit_recipe(
+            architecture,
+            "pursuit: drifting",
+            jitter=0.001,
+            has_trend=True,
+            n_steps=steps(60),
+        ),
         pursuit_recipe(
             architecture,
             "pursuit: learned",

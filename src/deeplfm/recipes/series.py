@@ -41,6 +41,7 @@ def pursuit_recipe(
     bandwidth: float = 0.5,
     jitter: float = 0.0,
     learn_bandwidth: bool = False,
+    has_trend: bool = False,
     n_steps: int = 60,
 ) -> Recipe:
     """The linear path alone: lines found by matching pursuit, and a broad-band residual.
@@ -52,6 +53,8 @@ def pursuit_recipe(
         bandwidth: of each line, in units of one over the record length.
         jitter: relative bandwidth of each line.
         learn_bandwidth: let the evidence move the bandwidths.
+        has_trend: add a constant and a trend. A series that drifts needs them; in one that does not,
+            they take up what is noise and carry it on.
         n_steps: training steps.
     """
     lines = block_for(
@@ -60,7 +63,7 @@ def pursuit_recipe(
         n_forces=n_lines + 1,
         n_features=6,
         frequencies="nodes",
-        extras=("constant", "trend"),
+        extras=("constant", "trend") if has_trend else (),
     )
 
     def build(rows: Rows, seed: int) -> DeepLFM:
