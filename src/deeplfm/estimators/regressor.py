@@ -26,7 +26,7 @@ from deeplfm.predictive import Predictive
 from deeplfm.recipes import Architecture, recipes_for
 from deeplfm.storage import read_folder, restore, write_folder
 from deeplfm.training import History, Rows
-from deeplfm.training.race import Report, fit_recipe, race
+from deeplfm.training.race import Recipe, Report, fit_recipe, race
 from deeplfm.training.stack import Stack
 
 Array = NDArray[np.float64]
@@ -110,43 +110,13 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
             y: one or several targets for each row.
             sample_weight: weight of each row's likelihood.
         """
-        x, targets = check_inputs(X), np.asarray(y)
-        matrix = check_targets(targets, len(x))
-        weight = check_weights(sample_weight, len(x))
-        if weight is not None:  # rows that count for nothing must not shape scales and starts
-            x, weight, kept = x[weight > 0], weight[weight > 0], matrix[weight > 0]
-            matrix = check_targets(kept, len(x))
-            if (weight == 1).all():
-                weight = None
-        if x.shape[1] == 1:  # the order of rows must not matter
-            order = np.argsort(x[:, 0], kind="stable")
-            x, matrix = x[order], matrix[order]
-            weight = None if weight is None else weight[order]
-        self.n_features_in_ = x.shape[1]
-        self.is_series_ = x.shape[1] == 1
-        self.is_vector_ = targets.ndim == 1
-        self.scaling_ = Scaling.of(x, matrix, self.is_series_)
-        rows = Rows(
-            self._tensor(self.scaling_.inputs(x)),
-            self._tensor(self.scaling_.outputs(matrix)),
-            None if weight is None else self._tensor(weight),
-        )
-        start = self._start()
-        recipes = recipes_for(start, self._architecture(), self.is_series_, self.n_steps)
-        recipes = [
-            replace(
-                recipe,
-                schedule=replace(
-                    recipe.schedule, time_limit=self.time_limit, patience=self.patience
-                ),
-            )
-            for recipe in recipes
-        ]
-        if start == "paper":  # as it is, without calibration
-            model, history = fit_recipe(recipes[0], rows, self.random_state, self.progress)
-            name = recipes[0].name
+        rows = self._rows(X, y, sample_weight)
+        recipes = self._recipes()
+        if self._start() == "paper":  # as it is, without calibration
+            (recipe,) = recipes
+            model, history = fit_recipe(recipe, rows, self.random_state, self.progress)
             self.stack_ = Stack.of(model)
-            self.report_ = Report(names=[name], histories={name: history})
+            self.report_ = Report(names=[recipe.name], histories={recipe.name: history})
         else:  # a single start races alone: the held-out rows calibrate it
             self.stack_, self.report_ = race(
                 recipes, rows, self.is_series_, self.random_state, self.progress
@@ -244,6 +214,41 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+    def _rows(self, X: Any, y: Any, sample_weight: Any) -> Rows:
+        """Check the data, learn their scales, and put them in the model's units."""
+        x, targets = check_inputs(X), np.asarray(y)
+        matrix = check_targets(targets, len(x))
+        weight = check_weights(sample_weight, len(x))
+        if weight is not None:  # rows that count for nothing must not shape scales and starts
+            x, matrix, weight = x[weight > 0], matrix[weight > 0], weight[weight > 0]
+            matrix = check_targets(matrix, len(x))
+        if x.shape[1] == 1:  # the order of rows must not matter
+            order = np.argsort(x[:, 0], kind="stable")
+            x, matrix = x[order], matrix[order]
+            weight = None if weight is None else weight[order]
+        self.n_features_in_ = x.shape[1]
+        self.is_series_ = x.shape[1] == 1
+        self.is_vector_ = targets.ndim == 1
+        self.scaling_ = Scaling.of(x, matrix, self.is_series_)
+        return Rows(
+            self._tensor(self.scaling_.inputs(x)),
+            self._tensor(self.scaling_.outputs(matrix)),
+            None if weight is None or (weight == 1).all() else self._tensor(weight),
+        )
+
+    def _recipes(self) -> list[Recipe]:
+        """The recipes of the chosen start, with the user's limits."""
+        recipes = recipes_for(self._start(), self._architecture(), self.is_series_, self.n_steps)
+        return [
+            replace(
+                recipe,
+                schedule=replace(
+                    recipe.schedule, time_limit=self.time_limit, patience=self.patience
+                ),
+            )
+            for recipe in recipes
+        ]
 
     def _start(self) -> str:
         if self.preset not in PRESETS:
