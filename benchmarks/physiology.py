@@ -4,6 +4,7 @@ Each window of 1000 rows: 700 to train on, 300 to forecast, standardised on the 
 are written after every fit, and a run that was stopped goes on where it was.
 
     DEEPLFM_DATA=path/to/data python benchmarks/physiology.py --json physiology.json
+    DEEPLFM_DATA=path/to/data python benchmarks/physiology.py --presets paper --time-limit 170
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ def ridge_on_lags(values: np.ndarray) -> np.ndarray:
     return np.array(forecasts).T
 
 
-def fit_and_score(preset: str, first: int, seed: int, n_steps: int | None) -> list[ScoreRow]:
+def fit_and_score(preset: str, first: int, seed: int, time_limit: float | None) -> list[ScoreRow]:
     """One fit of one window."""
     time_axis, values = window(first)
     started = time.monotonic()
-    model = DeepLFMRegressor(preset=preset, n_steps=n_steps, random_state=seed)
+    model = DeepLFMRegressor(preset=preset, time_limit=time_limit, random_state=seed)
     model.fit(time_axis[:N_TRAIN], values[:N_TRAIN])
     posterior = model.posterior(time_axis[N_TRAIN:])
     return score(
@@ -72,7 +73,7 @@ def main() -> None:
     parser.add_argument("--windows", type=int, nargs="+", default=[0, 1500, 3000])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--presets", nargs="+", default=["default"])
-    parser.add_argument("--steps", type=int, default=None)
+    parser.add_argument("--time-limit", type=float, default=None, help="seconds of each fit")
     arguments = parser.parse_args()
     saved = json.loads(arguments.json.read_text())["rows"] if arguments.json.exists() else []
     rows = [ScoreRow(**row) for row in saved]
@@ -83,9 +84,9 @@ def main() -> None:
                 name = "DLFM" if preset == "default" else "DLFM (paper)"
                 if (name, f"rows {first}-{first + N_ROWS}", seed) in done:
                     continue
-                new = fit_and_score(preset, first, seed, arguments.steps)
+                new = fit_and_score(preset, first, seed, arguments.time_limit)
                 rows += new
-                write_json(arguments.json, rows, settings={"steps": arguments.steps})
+                write_json(arguments.json, rows, settings={"time_limit": arguments.time_limit})
                 print(*new, sep="\n", flush=True)
     for first in arguments.windows:
         _, values = window(first)
