@@ -47,6 +47,7 @@ class LayerConfig:
         own_features: each output has features of its own (γ_d, ℓ_d, S_d, Ω_d of the last layer).
         shared_weights: all outputs share one W and one set of forces (the classical LFM).
         sampling: "local" reparametrisation, or one W per "path".
+        is_antithetic: draw the noise of local samples in pairs ε, −ε.
     """
 
     width: int
@@ -55,6 +56,7 @@ class LayerConfig:
     own_features: bool = False
     shared_weights: bool = False
     sampling: Literal["local", "path"] = "local"
+    is_antithetic: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from deeplfm.columns import BlockColumns, LayerColumns
 from deeplfm.config import BlockConfig, LayerConfig
 from deeplfm.errors import ConfigError
 from deeplfm.features import feature_map
-from deeplfm.variational import Exact, Frequencies, gaussian_weights
+from deeplfm.randomness import standard_normal
+from deeplfm.variational import Exact, Frequencies, MeanField, gaussian_weights
 from deeplfm.variational.products import FeatureBlocks, multiply, weighted_gram, weighted_moment
 
 
@@ -39,20 +41,17 @@ class Block(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        total = n_inputs + n_hidden
         inputs = "all" if n_hidden == 0 else config.inputs
-        self.first, self.last = {
-            "all": (0, total),
-            "hidden": (0, n_hidden),
-            "original": (n_hidden, total),
-        }[inputs]
-        if self.first == self.last:
+        self.sees_hidden = n_hidden > 0 and inputs != "original"
+        self.sees_original = n_inputs > 0 and inputs != "hidden"
+        n_seen = n_hidden * self.sees_hidden + n_inputs * self.sees_original
+        if n_seen == 0:
             raise ConfigError(
                 f"block: inputs={config.inputs!r} selects no column; the layer has {n_hidden} hidden "
                 f"and {n_inputs} original inputs. Choose 'all', or set concatenate_input=True."
             )
         self.features = feature_map(config.system)(
-            n_inputs=self.last - self.first,
+            n_inputs=n_seen,
             n_forces=config.n_forces,
             n_features=config.n_features,
             n_groups=n_groups,
@@ -68,13 +67,26 @@ class Block(nn.Module):
         )
 
     def forward(
-        self, x: Float[Tensor, "*S N P"], n_samples: int, generator: torch.Generator | None = None
-    ) -> Float[Tensor, "*S G N K"]:
-        """Columns of Φ; without a sample dimension where nothing depends on the sample."""
+        self,
+        x: Float[Tensor, "N P"],
+        n_samples: int,
+        generator: torch.Generator | None = None,
+        hidden: Float[Tensor, "S N H"] | None = None,
+    ) -> BlockColumns:
+        """Columns of Φ for some inputs, with frequencies drawn.
+
+        Args:
+            x: original inputs.
+            n_samples: number S of samples.
+            generator: source of noise.
+            hidden: hidden values, where the layer sees any.
+        """
         frequency = self.frequencies(self.features, n_samples, generator)
-        return self.features(
-            x[..., self.first : self.last], frequency, self.frequencies.feature_weight
-        )
+        if not self.sees_hidden:
+            hidden = None
+        original = x if self.sees_original else x[:, :0]
+        weight = self.frequencies.feature_weight
+        return BlockColumns(self.features, frequency, weight, original, hidden)
 
     def kl(self) -> Float[Tensor, ""]:
         """KL of the frequencies."""
@@ -108,7 +120,7 @@ class Layer(nn.Module):
         super().__init__()
         split = config.own_features or config.shared_weights
         self.n_groups, self.n_units = (config.width, 1) if split else (1, config.width)
-        self.sampling = config.sampling
+        self.sampling, self.is_antithetic = config.sampling, config.is_antithetic
         self.shared_weights = config.shared_weights
         self.blocks = nn.ModuleList(  # type: ignore[assignment]
             Block(
@@ -128,34 +140,47 @@ class Layer(nn.Module):
         )
 
     def features(
-        self, x: Float[Tensor, "*S N P"], n_samples: int, generator: torch.Generator | None = None
-    ) -> FeatureBlocks:
-        """Φ as blocks of columns."""
-        return [block(x, n_samples, generator) for block in self.blocks]
+        self,
+        x: Float[Tensor, "N P"],
+        n_samples: int,
+        generator: torch.Generator | None = None,
+        hidden: Float[Tensor, "S N H"] | None = None,
+    ) -> LayerColumns:
+        """Φ, in blocks of columns, samples and rows.
+
+        Args:
+            x: original inputs.
+            n_samples: number S of samples.
+            generator: source of noise.
+            hidden: values of the layer below, none for the first layer.
+        """
+        blocks = [block(x, n_samples, generator, hidden) for block in self.blocks]
+        return LayerColumns(blocks, n_samples, len(x))
 
     def moments(
-        self, features: FeatureBlocks
+        self, features: LayerColumns
     ) -> tuple[Float[Tensor, "*S N D"], Float[Tensor, "*S N D"]]:
         """Mean and variance of ΦW for each row, W integrated out."""
-        return (
-            self._by_output(self.weights.mean_of(features)),
-            self._by_output(self.weights.variance_of(features)),
+
+        def reduce(columns: FeatureBlocks, *tables: Tensor) -> tuple[Tensor, ...]:
+            return tuple(map(self._by_output, self.weights.moments(columns, *tables)))
+
+        mean, variance = features.map(
+            reduce, *self.weights.tables(), is_diagonal=isinstance(self.weights, MeanField)
         )
+        return mean, variance
 
     def sample(
         self,
-        x: Float[Tensor, "*S N P"],
-        n_samples: int,
+        features: LayerColumns,
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, "S N D"]:
         """Values of ΦW for training: right marginals by rows, or whole paths, as configured."""
-        features = self.features(x, n_samples, generator)
+        n_samples = features.n_samples
         if self.sampling == "path":
             return self.apply_paths(features, self.path_noise(n_samples, generator))
         mean, variance = self.moments(features)
-        noise = torch.randn(
-            n_samples, *mean.shape[-2:], generator=generator, dtype=mean.dtype, device=mean.device
-        )
+        noise = standard_normal(n_samples, mean.shape[-2:], mean, generator, self.is_antithetic)
         # The variance of a row is 0 at t = 0 with a = 0, where the root has no gradient.
         return mean + (variance + _TINY).sqrt() * noise
 
@@ -164,19 +189,22 @@ class Layer(nn.Module):
     ) -> Float[Tensor, "S G K U"]:
         """Standard normal noise for one W per path."""
         mean = self.weights.mean
-        return torch.randn(
-            n_samples, *mean.shape, generator=generator, dtype=mean.dtype, device=mean.device
-        )
+        return standard_normal(n_samples, mean.shape, mean, generator)
 
     def apply_paths(
-        self, features: FeatureBlocks, noise: Float[Tensor, "S G K U"]
+        self, features: LayerColumns, noise: Float[Tensor, "S G K U"]
     ) -> Float[Tensor, "S N D"]:
         """ΦW with one W per path: whole functions."""
-        return self._by_output(multiply(features, self.weights.draw(noise)))
+
+        def reduce(columns: FeatureBlocks, weights: Tensor) -> tuple[Tensor, ...]:
+            return (self._by_output(multiply(columns, weights)),)
+
+        (values,) = features.map(reduce, by_sample=[self.weights.draw(noise)])
+        return values
 
     def statistics(
         self,
-        features: FeatureBlocks,
+        features: LayerColumns,
         target: Float[Tensor, "N D"],
         precision: Float[Tensor, "N D"],
     ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
@@ -185,8 +213,12 @@ class Layer(nn.Module):
             item.to(torch.float64).mT.unflatten(0, (self.n_groups, self.n_units)).mT
             for item in (target, precision)
         )  # G N U
-        gram = weighted_gram(features, precision)
-        return gram, weighted_moment(features, target * precision)
+
+        def reduce(columns: FeatureBlocks, precision: Tensor, shift: Tensor) -> tuple[Tensor, ...]:
+            return weighted_gram(columns, precision), weighted_moment(columns, shift)
+
+        gram, moment = features.total(reduce, precision, target * precision)
+        return gram, moment
 
     def solve(
         self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"], rate: float = 1.0

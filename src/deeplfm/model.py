@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from deeplfm.columns import LayerColumns
 from deeplfm.config import ModelConfig
 from deeplfm.errors import ConfigError
 from deeplfm.layers import Layer
@@ -15,7 +16,6 @@ from deeplfm.likelihoods import Gaussian, mask_missing
 from deeplfm.predictive import Predictive
 from deeplfm.randomness import generator_for
 from deeplfm.variational import Exact
-from deeplfm.variational.products import FeatureBlocks
 
 # Rows are predicted in blocks, so that memory does not grow with the request.
 _PREDICTION_ROWS = 512
@@ -88,7 +88,7 @@ class DeepLFM(nn.Module):
         n_samples: int,
         generator: torch.Generator | None = None,
         paths: bool = False,
-    ) -> FeatureBlocks:
+    ) -> LayerColumns:
         """Features of the last layer for samples of all hidden layers.
 
         Args:
@@ -98,19 +98,14 @@ class DeepLFM(nn.Module):
             paths: draw one W per sample in every hidden layer, so that each sample is a function;
                 otherwise each layer samples as it is configured to.
         """
-        inputs: Tensor = x
+        hidden: Tensor | None = None
         for layer in self.layers[:-1]:
+            columns = layer.features(x, n_samples, generator, hidden)
             if paths:
-                hidden = layer.apply_paths(
-                    layer.features(inputs, n_samples, generator),
-                    layer.path_noise(n_samples, generator),
-                )
+                hidden = layer.apply_paths(columns, layer.path_noise(n_samples, generator))
             else:
-                hidden = layer.sample(inputs, n_samples, generator)
-            inputs = hidden
-            if self.config.concatenate_input:
-                inputs = torch.cat([hidden, x.expand(*hidden.shape[:-2], *x.shape[-2:])], dim=-1)
-        return self.output_layer.features(inputs, n_samples, generator)
+                hidden = layer.sample(columns, generator)
+        return self.output_layer.features(x, n_samples, generator, hidden)
 
     def forward(
         self,
@@ -194,7 +189,7 @@ class DeepLFM(nn.Module):
         noise = self.likelihood.variance(x) * self.likelihood.inflation
         return mean, variance, noise.to(mean.dtype)
 
-    def _path_features(self, x: Tensor, n_paths: int | None = None) -> FeatureBlocks:
+    def _path_features(self, x: Tensor, n_paths: int | None = None) -> LayerColumns:
         generator = generator_for(self.seed, "prediction", device=x.device)
         return self.features(x, n_paths or self.config.n_paths, generator, paths=True)
 
@@ -204,11 +199,17 @@ class DeepLFM(nn.Module):
         generator = generator_for(seed, "draw", device=x.device)
         layer = self.output_layer
         noise = layer.path_noise(n_draws, generator)
-        draws = []
+        lines = []
         for rows in x.split(_PREDICTION_ROWS):
-            blocks = [
-                block[torch.arange(n_draws) % len(block)] if block.dim() == 4 else block
-                for block in self._path_features(rows)
+            features = self._path_features(rows)
+            size = n_draws if features.is_free else features.n_samples
+            rounds = [
+                layer.apply_paths(features, _padded(part, size))[: len(part)]
+                for part in noise.split(size)
             ]
-            draws.append(layer.apply_paths(blocks, noise))
-        return torch.cat(draws, dim=-2)
+            lines.append(torch.cat(rounds))
+        return torch.cat(lines, dim=-2)
+
+
+def _padded(noise: Float[Tensor, "S G K U"], size: int) -> Float[Tensor, "R G K U"]:
+    return torch.cat([noise, noise.new_zeros(size - len(noise), *noise.shape[1:])])

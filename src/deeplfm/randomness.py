@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 _STREAMS = {
     "model": 0,
@@ -34,3 +38,26 @@ def generator_for(
 def numpy_for(seed: int, stream: str, index: int = 0) -> np.random.Generator:
     """A numpy generator for one purpose."""
     return np.random.default_rng(seed_for(seed, stream, index))
+
+
+def standard_normal(
+    n_samples: int,
+    shape: Sequence[int],
+    like: Tensor,
+    generator: torch.Generator | None = None,
+    is_antithetic: bool = False,
+) -> Float[Tensor, "S ..."]:
+    """Standard normal noise for samples; antithetic noise comes in pairs ε, −ε.
+
+    What is odd in the noise cancels within a pair, and most of the noise of a gradient is.
+
+    Args:
+        n_samples: number S of samples.
+        shape: of the noise of one sample.
+        like: tensor whose dtype and device it takes.
+        generator: source of noise.
+        is_antithetic: whether to pair samples; the last of an odd number is alone.
+    """
+    n_drawn = (n_samples + 1) // 2 if is_antithetic else n_samples
+    noise = torch.randn(n_drawn, *shape, generator=generator, dtype=like.dtype, device=like.device)
+    return torch.cat([noise, -noise[: n_samples - n_drawn]]) if is_antithetic else noise

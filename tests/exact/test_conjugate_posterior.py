@@ -258,8 +258,8 @@ def explicit_collapsed(model, batch, n_samples, generator):
     layer = model.output_layer
     phi = torch.cat(
         [
-            block if block.dim() == 4 else block.expand(n_samples, -1, -1, -1)
-            for block in model.features(batch.x, n_samples, generator)
+            family.expand(n_samples, *family.shape[-3:])
+            for family in model.features(batch.x, n_samples, generator).whole()
         ],
         dim=-1,
     )  # S G N K

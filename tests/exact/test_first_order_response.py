@@ -38,9 +38,9 @@ from deeplfm.features import (
     ExponentiatedQuadratic,
     FeatureMap,
     FirstOrder,
-    first_order_response,
 )
-from deeplfm.features.ode1 import stationary_response
+from deeplfm.features.ode1 import response_tables, response_transients
+from deeplfm.features.waves import wave_sum
 
 Array = NDArray[np.floating]
 ComplexArray = NDArray[np.complexfloating]
@@ -51,6 +51,28 @@ needs_extended_precision = pytest.mark.skipif(
     np.finfo(np.longdouble).eps > 1e-18, reason="longdouble is no wider than double here"
 )
 both_precisions = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+
+
+def first_order_response(
+    time: Tensor, decay: Tensor, frequency: Tensor, lower_limit: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """The response at single points: every point is a sample with a column of its own."""
+    shape = torch.broadcast_shapes(time.shape, decay.shape, frequency.shape)
+    time, decay, frequency = (
+        item.expand(shape).reshape(-1, 1, 1) for item in (time, decay, frequency)
+    )  # S 1 1
+    column = frequency.unsqueeze(-1)
+    tables = response_tables(
+        decay, column, torch.ones_like(column), time.detach().abs()[:, 0], lower_limit
+    )
+    parts: list[Tensor | None] = [None, None]
+    if tables.transient_real.shape[-2]:
+        rows = response_transients(time, tables)
+        parts = [rows @ tables.transient_real, rows @ tables.transient_imag]
+    if tables.frequency.shape[-3]:
+        waves = tables.frequency[:, 0], tables.amplitude[:, 0], tables.phase[:, 0]
+        parts = list(wave_sum(time[..., None, None], *waves, *parts))
+    return parts[0].reshape(shape), parts[1].reshape(shape)
 
 
 class Response(NamedTuple):
@@ -295,27 +317,6 @@ def test_limit_without_decay_and_frequency_is_exact() -> None:
     np.testing.assert_array_equal(result.by_frequency, 1j * (time.detach() ** 2).numpy() / 2)
 
 
-def test_points_do_not_feel_their_neighbours() -> None:
-    """The series is entered point by point: a small |z| elsewhere in the tensor changes nothing."""
-    time = torch.linspace(-2, 3, 21, dtype=torch.float64)[:, None, None]  # holds t = 0
-    decay = torch.tensor([0.0, 0.3, 1.0], dtype=torch.float64)[:, None]
-    frequency = torch.tensor([0.0, -0.2, 1.0, 40.0], dtype=torch.float64)
-    real, imag = first_order_response(time, decay, frequency)
-    assert real.shape == imag.shape == (21, 3, 4)
-    for i, j, k in np.ndindex(21, 3, 4):
-        alone = first_order_response(time[i, 0], decay[j], frequency[k])
-        together = real[i, j, k, None], imag[i, j, k, None]
-        torch.testing.assert_close(together, alone, rtol=1e-14, atol=1e-15)
-
-
-@pytest.mark.parametrize("frequency", [0.0, 5.0], ids=["series", "quotient"])
-def test_scalars_are_tensors_too(frequency: float) -> None:
-    time, decay, omega = (torch.tensor(item, dtype=torch.float64) for item in (2, 0, frequency))
-    scalar = first_order_response(time, decay, omega)
-    row = first_order_response(time[None], decay[None], omega[None])
-    torch.testing.assert_close(scalar, (row[0][0], row[1][0]))
-
-
 # --- other lower limits ---------------------------------------------------------------------------
 
 
@@ -385,7 +386,7 @@ def test_stationary_response_agrees_with_extended_precision(dtype: torch.dtype) 
     value = (np.cos(w * t) + 1j * np.sin(w * t)) / rate
     gain = 1 / np.abs(rate)
     assert_close(
-        computed(*stationary_response(*tensors), *tensors),
+        computed(*first_order_response(*tensors, -math.inf), *tensors),
         Response(value, 1j * w * value, -value / rate, 1j * value * (t - 1 / rate)),
         Response(gain, np.ones_like(gain), gain**2, gain * (np.abs(t) + gain)),
         tolerance_of(dtype, w * t),

@@ -196,7 +196,7 @@ def test_local_and_path_sampling_have_the_closed_form_moments(weights, system):
     for sampling in ("local", "path"):
         layer = make(weights=weights, sampling=sampling, system=system).layers[0]
         with torch.no_grad():
-            values = layer.sample(X[1:], n, seeded(3))
+            values = layer.sample(layer.features(X[1:], n), seeded(3))
             mean, variance = layer.moments(layer.features(X[1:], 1))
         moments[sampling] = values
         assert ((values.mean(0) - mean) / (variance / n).sqrt()).abs().max() < LIMIT

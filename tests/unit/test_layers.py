@@ -20,6 +20,11 @@ def normal(*shape, seed=0):
     return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
 
 
+def inputs(n_samples=1):
+    """Original inputs, and hidden values of some samples."""
+    return normal(N_ROWS, N_INPUTS), normal(n_samples, N_ROWS, N_HIDDEN, seed=1)
+
+
 def layer_of(config, n_hidden=N_HIDDEN):
     return Layer(config, N_INPUTS, n_hidden, n_noise=4, generator=seeded()).double()
 
@@ -31,11 +36,16 @@ SEEN = {"all": [0, 1, 2, 3, 4], "hidden": [0, 1, 2], "original": [3, 4]}
 def test_blocks_side_by_side_see_their_own_inputs(system):
     blocks = tuple(BlockConfig(system=system, inputs=name, n_features=20) for name in SEEN)
     layer = layer_of(LayerConfig(1, blocks))
-    x = normal(N_ROWS, N_HIDDEN + N_INPUTS).requires_grad_()
-    for columns, phi in zip(SEEN.values(), layer.features(x, 1), strict=True):
-        (gradient,) = torch.autograd.grad(phi.square().sum(), x)
-        moved = gradient.abs().sum(0) > 0
-        assert moved.nonzero().flatten().tolist() == columns
+    x, hidden = (item.requires_grad_() for item in inputs())
+    families = layer.features(x, 1, hidden=hidden).whole()
+    n_families = layer.blocks[0].features.columns_per_frequency
+    columns = [seen for seen in SEEN.values() for _ in range(n_families)]
+    for seen, family in zip(columns, families, strict=True):
+        gradients = torch.autograd.grad(
+            family.square().sum(), [hidden, x], retain_graph=True, materialize_grads=True
+        )
+        moved = torch.cat([gradients[0][0], gradients[1]], dim=-1).abs().sum(0) > 0
+        assert moved.nonzero().flatten().tolist() == seen
 
 
 @pytest.mark.parametrize("inputs", SEEN)
@@ -52,9 +62,10 @@ def test_hidden_values_come_first_and_the_input_last():
     model = DeepLFM(ModelConfig(N_INPUTS, layers), seed=0).double()
     alone = DeepLFM(ModelConfig(N_INPUTS, (LayerConfig(1, (linear,)),)), seed=0).double()
     x = normal(N_ROWS, N_INPUTS)
-    beside = model.features(x, 2, seeded())[1]
-    (expected,) = alone.features(x, 2, seeded())
-    torch.testing.assert_close(beside, expected.expand_as(beside))
+    beside = model.features(x, 2, seeded()).whole()[-2:]  # real and imaginary part
+    expected = alone.features(x, 2, seeded()).whole()
+    for left, right in zip(beside, expected, strict=True):
+        torch.testing.assert_close(left, right.expand_as(left))
 
 
 def test_input_is_left_out_of_later_layers_on_request():
@@ -109,11 +120,12 @@ def test_features_of_one_output_do_not_reach_another(kind):
     layer = layer_of(LayerConfig(3, (BlockConfig(n_features=4),), **{kind: True}))
     with torch.no_grad():
         layer.weights.mean.copy_(normal(*layer.weights.mean.shape))
-    mean, _ = layer.moments(layer.features(normal(N_ROWS, N_HIDDEN + N_INPUTS), 1))
+    x, hidden = inputs()
+    mean, _ = layer.moments(layer.features(x, 1, hidden=hidden))
     features = layer.blocks[0].features
     for d in range(3):
         for parameter in (features.log_decay, features.raw_sensitivity):
-            (gradient,) = torch.autograd.grad(mean[:, d].sum(), parameter, retain_graph=True)
+            (gradient,) = torch.autograd.grad(mean[..., d].sum(), parameter, retain_graph=True)
             moved = gradient.flatten(1).abs().sum(1) > 0
             assert moved.nonzero().flatten().tolist() == [d]
 
@@ -141,24 +153,24 @@ def test_outputs_with_equal_own_features_equal_shared_features():
         apart.weights.mean.copy_(mean.permute(2, 1, 0))
         together.weights.log_std.copy_(mean)
         apart.weights.log_std.copy_(mean.permute(2, 1, 0))
-    x = normal(2, N_ROWS, N_HIDDEN + N_INPUTS)
-    found = apart.moments(apart.features(x, 2))
-    expected = together.moments(together.features(x, 2))
+    x, hidden = inputs(2)
+    found = apart.moments(apart.features(x, 2, hidden=hidden))
+    expected = together.moments(together.features(x, 2, hidden=hidden))
     for left, right in zip(found, expected, strict=True):
         torch.testing.assert_close(left, right)
     torch.testing.assert_close(apart.kl(), together.kl())
 
 
 def test_noise_per_sample_gives_each_sample_its_own_frequencies():
-    shared = layer_of(LayerConfig(1, (BlockConfig(n_features=4),)))
-    own = layer_of(LayerConfig(1, (BlockConfig(n_features=4, noise_per_sample=True),)))
-    x = normal(N_ROWS, N_HIDDEN + N_INPUTS)
-    assert shared.features(x, 6)[0].shape == (1, N_ROWS, 8)  # paid once
-    (phi,) = own.features(x, 6)
+    shared = layer_of(LayerConfig(1, (BlockConfig(n_features=4),)), 0)
+    own = layer_of(LayerConfig(1, (BlockConfig(n_features=4, noise_per_sample=True),)), 0)
+    x = normal(N_ROWS, N_INPUTS)
+    assert torch.cat(tuple(shared.features(x, 6).whole()), -1).shape == (1, N_ROWS, 8)  # paid once
+    phi = torch.cat(tuple(own.features(x, 6).whole()), -1)
     assert phi.shape == (6, 1, N_ROWS, 8)
     assert torch.equal(phi[0], phi[4])  # four draws are kept
     assert not torch.equal(phi[0], phi[1])
-    assert torch.equal(phi, own.features(x, 6)[0])
+    assert torch.equal(phi, torch.cat(tuple(own.features(x, 6).whole()), -1))
 
 
 def test_products_of_blocks_equal_products_of_the_glued_matrix():
@@ -185,7 +197,7 @@ def test_shapes_and_precision(dtype, weights, frequencies):
     layers = (LayerConfig(3, (block, block)), LayerConfig(2, (block,), weights, own_features=True))
     model = DeepLFM(ModelConfig(N_INPUTS, layers, n_paths=4)).to(dtype)
     x = normal(N_ROWS, N_INPUTS).to(dtype)
-    (phi,) = model.features(x, 7, seeded())
+    phi = torch.cat(tuple(model.features(x, 7, seeded()).whole()), -1)
     assert (phi.shape, phi.dtype) == ((7, 2, N_ROWS, 6), dtype)
     expected = torch.float64 if weights == "exact" else dtype
     for item in model(x, 7, seeded()):
@@ -213,6 +225,6 @@ def test_standing_still_at_the_origin_has_a_gradient():
     """At t = 0 with lower limit 0 the features vanish, and so does the variance."""
     layer = Layer(LayerConfig(2, (BlockConfig(n_features=3),)), 1, 0, 1, seeded())
     x = torch.zeros(1, 1, requires_grad=True)
-    layer.sample(x, 3, seeded()).sum().backward()
+    layer.sample(layer.features(x, 3, seeded()), seeded()).sum().backward()
     assert all(p.grad.isfinite().all() for p in layer.parameters() if p.grad is not None)
     assert x.grad.isfinite().all()

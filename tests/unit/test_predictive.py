@@ -246,7 +246,7 @@ def test_draws_are_whole_functions(weights, kind):
     model, n = one_layer(weights=weights, **kind), 20_000
     x = torch.tensor([[0.5], [1.5], [4.0]], dtype=torch.float64)
     draws = model.posterior(x).sample(n, latent=True)
-    (phi,) = model.output_layer.features(x, 1)  # G N K
+    phi = torch.cat(tuple(model.output_layer.features(x, 1).whole()), -1)  # G N K
     weights = model.output_layer.weights
     for d in range(2):
         group = phi[min(d, len(phi) - 1)].detach()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
@@ -14,24 +15,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from deeplfm import config as configuration
 from deeplfm.errors import ConfigError, ModelFileError
+from deeplfm.estimators.arrays import Arrays
 from deeplfm.estimators.scaling import Scaling
-from deeplfm.estimators.validation import (
-    check_inputs,
-    check_settings,
-    check_targets,
-    check_weights,
-)
+from deeplfm.estimators.validation import check_inputs, check_settings
+from deeplfm.kernels import compiled_kernels
 from deeplfm.model import DeepLFM
 from deeplfm.predictive import Predictive
 from deeplfm.recipes import Architecture, recipes_for
 from deeplfm.storage import read_folder, restore, write_folder
-from deeplfm.training import History, Rows
+from deeplfm.training import History, Rows, RowSource, StoredRows
 from deeplfm.training.race import Recipe, Report, fit_recipe, race
 from deeplfm.training.stack import Stack
 
 Array = NDArray[np.float64]
 
 PRESETS = ("default", "paper")
+_PREDICTION_ROWS = 4096  # held at a time with all their mixture components
 
 
 class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
@@ -48,12 +47,16 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         start: "race", or one start alone: "pursuit", "deep", "spectrum", "composition", "table",
             "paper". ``None`` takes the preset's.
         n_steps: training steps of each fit; ``None`` takes the recipe's own number.
+        batch_size: rows in each step; ``None`` takes the recipe's own: 1000 for tables, all rows for
+            series. Of these the 20 000 most recent rows are used, or 100 000 in batches.
         time_limit: seconds for each fit of a recipe; what it stopped is in ``report_``, and the same
             seed no longer gives the same bits.
         patience: stop a fit after this many steps without a better objective.
         input_dependent_noise: learn the noise as a function of the input.
         device: where to compute.
         dtype: "float64" or "float32"; ``None`` takes float64 (the paper's preset float32).
+        compile: use kernels compiled for this machine: the same numbers to rounding, faster where
+            there are many samples. Needs a C++ compiler; without one it warns and goes on.
         random_state: the same integer gives the same bits.
         progress: show a progress bar; ``None`` shows it when standard error is a terminal.
 
@@ -79,11 +82,13 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         n_features: int = 100,
         start: str | None = None,
         n_steps: int | None = None,
+        batch_size: int | None = None,
         time_limit: float | None = None,
         patience: int | None = None,
         input_dependent_noise: bool = False,
         device: str = "cpu",
         dtype: str | None = None,
+        compile: bool = False,
         random_state: int = 0,
         progress: bool | None = None,
     ) -> None:
@@ -94,11 +99,13 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         self.n_features = n_features
         self.start = start
         self.n_steps = n_steps
+        self.batch_size = batch_size
         self.time_limit = time_limit
         self.patience = patience
         self.input_dependent_noise = input_dependent_noise
         self.device = device
         self.dtype = dtype
+        self.compile = compile
         self.random_state = random_state
         self.progress = progress
 
@@ -106,31 +113,27 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         """Fit to inputs and targets; NaN in y marks a missing target.
 
         Args:
-            X: times (a vector, or one column) or a table of inputs.
+            X: times (a vector, or one column) or a table of inputs. Memory-mapped arrays stay on disk:
+                memory does not grow with their rows.
             y: one or several targets for each row.
             sample_weight: weight of each row's likelihood.
         """
-        rows = self._rows(X, y, sample_weight)
+        arrays = Arrays.of(X, y, sample_weight)
+        self.n_features_in_ = arrays.x.shape[1]
+        self.is_series_ = self.n_features_in_ == 1
+        self.is_vector_ = np.ndim(y) == 1
         recipes = self._recipes()
-        if self._start() == "paper":  # as it is, without calibration
-            (recipe,) = recipes
-            model, history = fit_recipe(recipe, rows, self.random_state, self.progress)
-            self.stack_ = Stack.of(model)
-            self.report_ = Report(names=[recipe.name], histories={recipe.name: history})
-        else:  # a single start races alone: the held-out rows calibrate it
-            self.stack_, self.report_ = race(
-                recipes, rows, self.is_series_, self.random_state, self.progress
-            )
+        if self.is_series_:
+            arrays = arrays.by_time()
+            if self._start() not in ("paper", "table"):  # these know nothing of time
+                arrays = arrays.most_recent(in_batches=self.batch_size is not None)
+        with compiled_kernels(self.compile):
+            self.stack_, self.report_ = self._fit(self._rows(arrays), recipes)
         return self
 
     def posterior(self, X: Any) -> Predictive:
         """Predictive distribution of each row, in the units of y."""
-        check_is_fitted(self)
-        x = check_inputs(X, self.n_features_in_)
-        with torch.no_grad():
-            return self.scaling_.predictive(
-                self.stack_.posterior(self._tensor(self.scaling_.inputs(x)))
-            )
+        return self._posterior(self._new_inputs(X))
 
     def predict(
         self, X: Any, return_std: bool = False, latent: bool = False
@@ -142,16 +145,18 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
             return_std: return the standard deviation too.
             latent: leave the observation noise out of it.
         """
-        posterior = self.posterior(X)
-        mean = self._shaped(posterior.mean)
-        return (mean, self._shaped(posterior.std(latent))) if return_std else mean
+        if return_std:
+            mean, std = self._ask(X, lambda posterior: (posterior.mean, posterior.std(latent)))
+            return mean, std
+        (mean,) = self._ask(X, lambda posterior: (posterior.mean,))
+        return mean
 
     def predict_interval(
         self, X: Any, coverage: float = 0.95, latent: bool = False
     ) -> tuple[Array, Array]:
         """Lower and upper end of the central interval that holds an observation."""
-        low, high = self.posterior(X).interval(coverage, latent)
-        return self._shaped(low), self._shaped(high)
+        low, high = self._ask(X, lambda posterior: posterior.interval(coverage, latent))
+        return low, high
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a folder."""
@@ -215,40 +220,38 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def _rows(self, X: Any, y: Any, sample_weight: Any) -> Rows:
-        """Check the data, learn their scales, and put them in the model's units."""
-        x, targets = check_inputs(X), np.asarray(y)
-        matrix = check_targets(targets, len(x))
-        weight = check_weights(sample_weight, len(x))
-        if weight is not None:  # rows that count for nothing must not shape scales and starts
-            x, matrix, weight = x[weight > 0], matrix[weight > 0], weight[weight > 0]
-            matrix = check_targets(matrix, len(x))
-        if x.shape[1] == 1:  # the order of rows must not matter
-            order = np.argsort(x[:, 0], kind="stable")
-            x, matrix = x[order], matrix[order]
-            weight = None if weight is None else weight[order]
-        self.n_features_in_ = x.shape[1]
-        self.is_series_ = x.shape[1] == 1
-        self.is_vector_ = targets.ndim == 1
-        self.scaling_ = Scaling.of(x, matrix, self.is_series_)
-        return Rows(
-            self._tensor(self.scaling_.inputs(x)),
-            self._tensor(self.scaling_.outputs(matrix)),
-            None if weight is None or (weight == 1).all() else self._tensor(weight),
-        )
+    def _rows(self, arrays: Arrays) -> RowSource:
+        """Learn the scales of the data, and put them in the model's units: now, or as rows are read."""
+        scaling = self.scaling_ = Scaling.of_pieces(arrays.pieces(), self.is_series_)
+        kind: dict[str, Any] = {"dtype": self._architecture().dtype, "device": self.device}
+
+        def read(index: torch.Tensor) -> Rows:
+            x, y, weight = arrays.read(index.cpu().numpy())
+            return Rows(
+                torch.as_tensor(scaling.inputs(x), **kind),
+                torch.as_tensor(scaling.outputs(y), **kind),
+                None if weight is None else torch.as_tensor(weight, **kind),
+            )
+
+        rows = StoredRows(read, len(arrays))
+        return rows if arrays.stay_where_they_are else rows.everything()
+
+    def _fit(self, rows: RowSource, recipes: list[Recipe]) -> tuple[Stack, Report]:
+        if self._start() == "paper":  # as it is, without calibration
+            (recipe,) = recipes
+            model, history = fit_recipe(recipe, rows, self.random_state, self.progress)
+            report = Report(names=[recipe.name], histories={recipe.name: history})
+            return Stack.of(model), report
+        # a single start races alone: the held-out rows calibrate it
+        return race(recipes, rows, self.is_series_, self.random_state, self.progress)
 
     def _recipes(self) -> list[Recipe]:
         """The recipes of the chosen start, with the user's limits."""
         recipes = recipes_for(self._start(), self._architecture(), self.is_series_, self.n_steps)
-        return [
-            replace(
-                recipe,
-                schedule=replace(
-                    recipe.schedule, time_limit=self.time_limit, patience=self.patience
-                ),
-            )
-            for recipe in recipes
-        ]
+        limits: dict[str, Any] = {"time_limit": self.time_limit, "patience": self.patience}
+        if self.batch_size is not None:
+            limits["batch_size"] = self.batch_size
+        return [replace(recipe, schedule=replace(recipe.schedule, **limits)) for recipe in recipes]
 
     def _start(self) -> str:
         if self.preset not in PRESETS:
@@ -271,8 +274,26 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
             dtype=getattr(torch, name),
         )
 
-    def _tensor(self, array: Array) -> torch.Tensor:
-        return torch.as_tensor(array, dtype=self._architecture().dtype, device=self.device)
+    def _new_inputs(self, X: Any) -> NDArray[Any]:
+        check_is_fitted(self)
+        return check_inputs(X, self.n_features_in_)
+
+    @torch.no_grad()
+    def _posterior(self, x: NDArray[Any]) -> Predictive:
+        inputs = torch.as_tensor(
+            self.scaling_.inputs(x), dtype=self._architecture().dtype, device=self.device
+        )
+        with compiled_kernels(self.compile):
+            return self.scaling_.predictive(self.stack_.posterior(inputs))
+
+    def _ask(
+        self, X: Any, question: Callable[[Predictive], tuple[torch.Tensor, ...]]
+    ) -> list[Array]:
+        """Answers for all rows, from the distributions of some at a time."""
+        x = self._new_inputs(X)
+        chunks = (x[i : i + _PREDICTION_ROWS] for i in range(0, len(x), _PREDICTION_ROWS))
+        answers = zip(*(question(self._posterior(chunk)) for chunk in chunks), strict=True)
+        return [self._shaped(torch.cat(answer)) for answer in answers]
 
     def _shaped(self, values: torch.Tensor) -> Array:
         array = values.numpy()

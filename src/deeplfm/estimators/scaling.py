@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,12 +32,19 @@ class Scaling:
     @classmethod
     def of(cls, x: Array, y: Array, is_series: bool) -> Scaling:
         """The scaling that training data ask for."""
-        if is_series:
-            x_shift, x_scale = x.min(0), np.ptp(x, axis=0)
-        else:
-            x_shift, x_scale = x.mean(0), x.std(0)
-        y_shift, y_scale = np.nanmean(y, axis=0), np.nanstd(y, axis=0)
-        return cls(x_shift, _nonzero(x_scale), y_shift, _nonzero(y_scale))
+        return cls.of_pieces([(np.asarray(x, np.float64), np.asarray(y, np.float64))], is_series)
+
+    @classmethod
+    def of_pieces(cls, pieces: Iterable[tuple[Array, Array]], is_series: bool) -> Scaling:
+        """The scaling that training data ask for, seen once and some rows at a time."""
+        inputs, outputs = Moments(), Moments()
+        first, last = np.array(np.inf), np.array(-np.inf)
+        for x, y in pieces:
+            inputs.add(x)
+            outputs.add(y)
+            first, last = np.minimum(first, x.min(0)), np.maximum(last, x.max(0))
+        shift, scale = (first, last - first) if is_series else (inputs.mean, inputs.std)
+        return cls(shift, _nonzero(scale), outputs.mean, _nonzero(outputs.std))
 
     def inputs(self, x: Array) -> Array:
         """Inputs in the model's units."""
@@ -49,6 +57,34 @@ class Scaling:
     def predictive(self, posterior: Predictive) -> Predictive:
         """A prediction in the user's units."""
         return Rescaled(posterior, torch.as_tensor(self.y_shift), torch.as_tensor(self.y_scale))
+
+
+class Moments:
+    """Mean and standard deviation of the known values of each column, from pieces of the rows.
+
+    Those of two sets of rows make those of both (Chan, Golub and LeVeque, 1979), with none of the
+    cancellation of a sum of squares.
+    """
+
+    def __init__(self) -> None:
+        self.count, self.mean, self.variance = np.zeros(1), np.zeros(1), np.zeros(1)
+
+    @property
+    def std(self) -> Array:
+        """Standard deviation of each column."""
+        return np.sqrt(self.variance)
+
+    def add(self, values: Array) -> None:
+        """Take more rows into account."""
+        count = len(values) - np.isnan(values).sum(0)
+        if not count.all():  # a column with no known value has no mean; 0 will count for nothing
+            values = np.where(count > 0, values, 0.0)
+        self.count = self.count + count
+        share = count / np.maximum(self.count, 1)
+        gap = np.nanmean(values, axis=0) - self.mean
+        change = np.nanvar(values, axis=0) - self.variance
+        self.mean = self.mean + share * gap
+        self.variance = self.variance + share * change + (share * gap) * ((1 - share) * gap)
 
 
 class Rescaled(Predictive):

@@ -1,8 +1,11 @@
-"""Checks of arrays that users hand in; each error says where, what, found, and what to do."""
+"""Checks of arrays that users hand in; each error says where, what, found, and what to do.
+
+Arrays of numbers come back as they are, and are looked at in pieces: they may be larger than memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,11 +16,23 @@ from deeplfm.errors import ConfigError, InputError
 
 Array = NDArray[np.float64]
 
+_PIECE_VALUES = 2**19  # 4 MB in float64
 
-def check_inputs(x: Any, n_columns: int | None = None) -> Array:
-    """Inputs as a finite float64 matrix; a vector is one column."""
+
+def piece_rows(n_columns: int) -> int:
+    """How many rows of a wide or narrow matrix to look at together."""
+    return max(1, _PIECE_VALUES // n_columns)
+
+
+def check_inputs(x: Any, n_columns: int | None = None) -> NDArray[Any]:
+    """Inputs as a finite matrix of numbers; a vector is one column."""
     array = _matrix(x, "X")
-    _finite(array, "X", "Remove these rows, or fill the inputs: only targets may be missing")
+    n_bad, where = _count(array, lambda values: ~np.isfinite(values))
+    if n_bad:
+        raise InputError(
+            f"X: {n_bad} values are NaN or infinite (first: {where}). "
+            "Remove these rows, or fill the inputs: only targets may be missing."
+        )
     if n_columns is not None and array.shape[1] != n_columns:
         raise InputError(
             f"X: {array.shape[1]} columns, but the model was fitted on {n_columns}. "
@@ -26,25 +41,31 @@ def check_inputs(x: Any, n_columns: int | None = None) -> Array:
     return array
 
 
-def check_targets(y: Any, n_rows: int) -> Array:
-    """Targets as a float64 matrix in which NaN marks a missing value."""
+def check_targets(y: Any, n_rows: int, index: NDArray[np.int64] | None = None) -> NDArray[Any]:
+    """Targets as a matrix of numbers in which NaN marks a missing value.
+
+    Args:
+        y: targets.
+        n_rows: number of rows of the inputs.
+        index: rows that count; ``None`` for all.
+    """
     array = _matrix(y, "y")
     if len(array) != n_rows:
         raise InputError(
             f"y: {len(array)} rows, but X has {n_rows}. Give one target row per input."
         )
-    infinite = np.isinf(array)
-    if infinite.any():
-        row, column = np.argwhere(infinite)[0]
+    n_infinite, where = _count(array, np.isinf)
+    if n_infinite:
         raise InputError(
-            f"y: {infinite.sum()} values are infinite (first: row {row}, column {column}). "
+            f"y: {n_infinite} values are infinite (first: {where}). "
             "Remove them, or write NaN to mark them as missing."
         )
-    for column in range(array.shape[1]):
-        known = int((~np.isnan(array[:, column])).sum())
+    n_rows = n_rows if index is None else len(index)
+    missing = sum(np.isnan(piece).sum(0) for _, piece in _pieces(array, index))
+    for column, known in enumerate((n_rows - missing).tolist()):
         if known < 3:
             raise InputError(
-                f"y: column {column} has {known} known values of {len(array)}; at least 3 are needed. "
+                f"y: column {column} has {known} known values of {n_rows}; at least 3 are needed. "
                 "Leave the column out, or give more data."
             )
     return array
@@ -69,10 +90,10 @@ def check_weights(sample_weight: Any, n_rows: int) -> Array | None:
 
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Numbers of an estimator that must be whole and positive, and a device that is there."""
-    for name in ("n_forces", "n_features", "n_steps", "random_state"):
+    for name in ("n_forces", "n_features", "n_steps", "batch_size", "random_state"):
         value = settings[name]
         least = 0 if name in ("random_state", "n_steps") else 1
-        if name == "n_steps" and value is None:
+        if name in ("n_steps", "batch_size") and value is None:
             continue
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
             raise ConfigError(f"{name}: {value!r} found. Give a whole number of at least {least}.")
@@ -89,11 +110,13 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         ) from error
 
 
-def _matrix(value: Any, name: str) -> Array:
+def _matrix(value: Any, name: str) -> NDArray[Any]:
     try:
         if np.iscomplexobj(value):
             raise TypeError("complex numbers")
-        array = np.asarray(value, dtype=np.float64)
+        array = np.asarray(value)
+        if not np.can_cast(array.dtype, np.float64):
+            array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"{name}: not all values are numbers ({error}). Convert text and dates to numbers first."
@@ -107,11 +130,26 @@ def _matrix(value: Any, name: str) -> Array:
     return array
 
 
-def _finite(array: Array, name: str, advice: str) -> None:
-    bad = ~np.isfinite(array)
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
-        raise InputError(
-            f"{name}: {bad.sum()} values are NaN or infinite (first: row {row}, column {column}). "
-            f"{advice}."
-        )
+def _pieces(
+    array: NDArray[Any], index: NDArray[np.int64] | None = None
+) -> Iterator[tuple[int, Array]]:
+    """Neighbouring rows in float64, with the number of the first, a bounded number at a time."""
+    n_rows, size = len(array) if index is None else len(index), piece_rows(array.shape[1])
+    for first in range(0, n_rows, size):
+        rows = slice(first, first + size)
+        piece = array[rows] if index is None else array[index[rows]]
+        yield first, np.asarray(piece, dtype=np.float64)
+
+
+def _count(
+    array: NDArray[Any], is_bad: Callable[[Array], NDArray[np.bool_]]
+) -> tuple[int, str | None]:
+    """How many values are bad, and where the first is."""
+    total, where = 0, None
+    for first, piece in _pieces(array):
+        bad = is_bad(piece)
+        if bad.any() and not total:
+            row, column = np.argwhere(bad)[0]
+            where = f"row {first + row}, column {column}"
+        total += int(bad.sum())
+    return total, where

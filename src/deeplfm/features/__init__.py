@@ -6,7 +6,7 @@ from deeplfm.errors import ConfigError
 from deeplfm.features.arc_cosine import ArcCosine, ArcCosine0, ArcCosine2
 from deeplfm.features.base import FeatureMap
 from deeplfm.features.eq import ExponentiatedQuadratic
-from deeplfm.features.ode1 import FirstOrder, first_order_response
+from deeplfm.features.ode1 import FirstOrder
 
 SYSTEMS: dict[str, type[FeatureMap]] = {
     "ode1": FirstOrder,
@@ -36,5 +36,4 @@ __all__ = [
     "FeatureMap",
     "FirstOrder",
     "feature_map",
-    "first_order_response",
 ]

@@ -8,8 +8,8 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from deeplfm.features.base import FeatureMap
-from deeplfm.features.eq import project
+from deeplfm.features.base import FeatureMap, Tables
+from deeplfm.features.eq import projected
 
 
 class ArcCosine(FeatureMap):
@@ -23,15 +23,30 @@ class ArcCosine(FeatureMap):
     spectral_variance: ClassVar[float] = 1.0
     order: ClassVar[int] = 1
 
+    def tables(
+        self,
+        frequency: Float[Tensor, "*S #G P Q M"],
+        feature_weight: Float[Tensor, " M"],
+        extent: Float[Tensor, "*#S P"],
+        inputs: slice = slice(None),
+    ) -> Tables:
+        """Projection and size of each column."""
+        projection, size = projected(self, frequency, feature_weight)
+        return projection, math.sqrt(2) * size
+
     def waves(
-        self, x: Float[Tensor, "*#S 1 N P"], frequency: Float[Tensor, "*#S #G P Q M"]
-    ) -> tuple[Float[Tensor, "*S G N Q M"], ...]:
+        self,
+        x: Float[Tensor, "*#S N P"],
+        tables: Tables,
+        base: tuple[Tensor, ...] | None = None,
+    ) -> tuple[Float[Tensor, "*S G N QM"], ...]:
         """The rectified projection."""
-        phase = project(x, frequency)
+        projection, size = tables
+        phase = x.unsqueeze(-3) @ projection
         rectified = (phase > 0).to(phase.dtype)
         if self.order:
             rectified = rectified * phase.pow(self.order)
-        return (math.sqrt(2) * self.sensitivity[:, None, 0, :, None] * rectified,)
+        return (size.unsqueeze(-2) * rectified,)
 
 
 class ArcCosine0(ArcCosine):

@@ -2,6 +2,8 @@ r"""The contract of a feature map: what waves of given frequencies do to one lin
 
 Every layer of the model is Φ(x; Ω, θ) W. A feature map owns the parameters θ of the system and the
 prior of the frequencies Ω; it turns inputs into columns, and knows nothing of weights or layers.
+It does so in two strides: *tables* from parameters and frequencies alone, once, and *waves* from
+rows and tables, as often as blocks of samples and rows ask for it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from torch import Tensor, nn
 from deeplfm.errors import ConfigError
 
 EXTRAS = ("constant", "trend", "initial_state")
+Tables = tuple[Tensor, ...]
+_ALL = slice(None)
 
 
 class FeatureMap(nn.Module):
@@ -42,6 +46,8 @@ class FeatureMap(nn.Module):
 
     sensitivity_unit: Tensor
     columns_per_frequency: ClassVar[int] = 2
+    is_additive: ClassVar[bool] = False  # Φ is a sum over input dimensions
+    origin: float = 0.0  # where systems begin to listen
     spectral_variance: ClassVar[float] = 1.0
 
     def __init__(
@@ -121,7 +127,7 @@ class FeatureMap(nn.Module):
         frequency: Float[Tensor, "*#S #G P Q M"],
         feature_weight: Float[Tensor, " M"],
     ) -> Float[Tensor, "*S G N K"]:
-        """Columns of Φ.
+        """Columns of Φ, whole.
 
         Args:
             x: inputs, with a leading sample dimension or none.
@@ -129,28 +135,77 @@ class FeatureMap(nn.Module):
             feature_weight: prior standard deviation of each wave within its force: M^(−½) for
                 random frequencies, root quadrature weights for nodes.
         """
-        feature_weight = feature_weight.to(x.dtype)
-        columns = [
-            (wave * feature_weight).flatten(-2)  # ... G N QM
-            for wave in self.waves(x.unsqueeze(-3), frequency)
-        ]
-        columns += self._extra_columns(x.unsqueeze(-3))
+        tables = self.tables(frequency, feature_weight, self.extent(x, frequency))
+        columns = [*self.waves(x, tables), *self.extra_columns(x)]
         samples = torch.broadcast_shapes(*(column.shape[:-1] for column in columns))
         return torch.cat([column.expand(*samples, -1) for column in columns], dim=-1)
 
     @abstractmethod
+    def tables(
+        self,
+        frequency: Float[Tensor, "*S #G P Q M"],
+        feature_weight: Float[Tensor, " M"],
+        extent: Float[Tensor, "*#S P"],
+        inputs: slice = _ALL,
+    ) -> Tables:
+        """What is known of the columns before any row is seen: tensors that no row multiplies.
+
+        Args:
+            frequency: Ω.
+            feature_weight: prior standard deviation of each wave within its force.
+            extent: largest absolute value of each input chosen, from :meth:`extent`.
+            inputs: input dimensions to be answered; all, unless the map ``is_additive``.
+
+        Returns:
+            Tensors with a leading sample dimension, all of them, where Ω has one.
+        """
+
+    @abstractmethod
     def waves(
-        self, x: Float[Tensor, "*#S 1 N P"], frequency: Float[Tensor, "*#S #G P Q M"]
-    ) -> tuple[Float[Tensor, "*S G N Q M"], ...]:
-        """The ``columns_per_frequency`` families of columns, sensitivities included."""
+        self,
+        x: Float[Tensor, "*#S N P"],
+        tables: Tables,
+        base: tuple[Float[Tensor, "G N QM"], ...] | None = None,
+    ) -> tuple[Float[Tensor, "*S G N QM"], ...]:
+        """The ``columns_per_frequency`` families of columns, sensitivities and weights included.
+
+        Args:
+            x: the inputs that the tables are for.
+            tables: from :meth:`tables`; no other tensor with a gradient may enter.
+            base: what other inputs of an additive map add to each family.
+        """
+
+    def has_wave_moments(self, tables: Tables) -> bool:
+        """Whether :meth:`wave_moments` has a way that makes no columns."""
+        return False
+
+    def wave_moments(
+        self,
+        x: Float[Tensor, "*#S N P"],
+        tables: Tables,
+        base: tuple[Float[Tensor, "G N QM"], ...] | None,
+        mean: Float[Tensor, "G K U"],
+        variance: Float[Tensor, "G K U"],
+    ) -> tuple[Float[Tensor, "*S G N U"], Float[Tensor, "*S G N U"]]:
+        """ΦM and Φ²V of the waves without making columns."""
+        raise NotImplementedError(f"{type(self).__name__} has no way but through its columns")
+
+    def extent(
+        self, x: Float[Tensor, "*S N P"], frequency: Float[Tensor, "*R G P Q M"]
+    ) -> Float[Tensor, "*T P"]:
+        """Largest distance of each input from the origin, by sample where Ω differs by sample."""
+        largest = (x.detach() - self.origin).abs().amax(-2)
+        return largest.amax(0) if largest.dim() > 1 and frequency.dim() == 4 else largest
 
     def initial_state(self, x: Float[Tensor, "*S 1 N P"]) -> Float[Tensor, "*S G N P"]:
         """What an unknown state at the lower limit leaves at x; responses override it."""
         raise ConfigError(f"features: {type(self).__name__} has no initial state.")
 
-    def _extra_columns(self, x: Float[Tensor, "*S 1 N P"]) -> list[Tensor]:
+    def extra_columns(self, x: Float[Tensor, "*S N P"]) -> list[Float[Tensor, "*S G N E"]]:
+        """Columns that no frequency owns, one matrix for each kind."""
         if not self.extras:
             return []
+        x = x.unsqueeze(-3)
         make = {
             "constant": lambda: torch.ones_like(x[..., :1]),
             "trend": lambda: x,

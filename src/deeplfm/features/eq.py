@@ -8,10 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deeplfm.features.base import FeatureMap
+from deeplfm.features.base import FeatureMap, Tables
+from deeplfm.features.waves import HarmonicMap, steady_tables
 
 
-class ExponentiatedQuadratic(FeatureMap):
+class ExponentiatedQuadratic(HarmonicMap):
     r"""Features cos(xΩ), sin(xΩ) with Ω ~ N(0, 1/ℓ²), of the kernel Σ_q S_q² exp(−r²/2ℓ_q²) (eq. 1).
 
     There is no differential equation here: a wave passes through unchanged, projected on Ω. The
@@ -20,18 +21,29 @@ class ExponentiatedQuadratic(FeatureMap):
 
     spectral_variance: ClassVar[float] = 1.0
 
-    def waves(
-        self, x: Float[Tensor, "*#S 1 N P"], frequency: Float[Tensor, "*#S #G P Q M"]
-    ) -> tuple[Float[Tensor, "*S G N Q M"], ...]:
-        """Cosine and sine of the projection."""
-        phase = project(x, frequency)
-        scale = self.sensitivity[:, None, 0, :, None]  # G 1 Q 1
-        return scale * torch.cos(phase), scale * torch.sin(phase)
+    def tables(
+        self,
+        frequency: Float[Tensor, "*S #G P Q M"],
+        feature_weight: Float[Tensor, " M"],
+        extent: Float[Tensor, "*#S P"],
+        inputs: slice = slice(None),
+    ) -> Tables:
+        """One term that sees all inputs."""
+        projection, size = projected(self, frequency, feature_weight)
+        return steady_tables(
+            projection.unsqueeze(-3),  # *S G 1 P K
+            size.unsqueeze(-2),
+            torch.zeros_like(size).unsqueeze(-2),
+        )
 
 
-def project(
-    x: Float[Tensor, "*#S 1 N P"], frequency: Float[Tensor, "*#S #G P Q M"]
-) -> Float[Tensor, "*S G N Q M"]:
-    """Projection x·Ω on every frequency vector."""
-    flat = frequency.flatten(-2)  # ... G P QM
-    return (x @ flat).unflatten(-1, frequency.shape[-2:])
+def projected(
+    features: FeatureMap,
+    frequency: Float[Tensor, "*S #G P Q M"],
+    feature_weight: Float[Tensor, " M"],
+) -> tuple[Float[Tensor, "*S G P QM"], Float[Tensor, "*S G QM"]]:
+    """Frequencies that rows are projected on, and the size of each column."""
+    size = features.sensitivity[:, 0, :, None] * feature_weight.to(frequency.dtype)  # G Q M
+    samples = frequency.shape[:-4]
+    frequency = frequency.expand(*samples, features.n_groups, *frequency.shape[-3:])
+    return frequency.flatten(-2), size.expand(*samples, *size.shape).flatten(-2)

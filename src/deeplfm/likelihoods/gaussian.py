@@ -8,8 +8,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from deeplfm.columns import LayerColumns
 from deeplfm.config import BlockConfig
 from deeplfm.layers import Block
+from deeplfm.variational.products import multiply
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -51,7 +53,8 @@ class Gaussian(nn.Module):
         """Noise variance at each row."""
         log_variance = self.log_variance.expand(x.shape[-2], -1)
         if self.head is not None:
-            log_variance = log_variance + self.head(x, 1)[0] @ self.head_weights
+            columns = LayerColumns([self.head(x, 1)], 1, len(x)).whole()
+            log_variance = log_variance + multiply(columns, self.head_weights[None])[0]
         return log_variance.exp()
 
     def expected_log_prob(

@@ -86,7 +86,9 @@ def deep_model(
     output: tuple[BlockConfig, ...],
 ) -> DeepLFM:
     """Hidden layers at random warps, and an exact output layer whose first block is the deep path."""
-    hidden = tuple(LayerConfig(width, (first,)) for width in architecture.hidden)
+    hidden = tuple(
+        LayerConfig(width, (first,), is_antithetic=True) for width in architecture.hidden
+    )
     last = LayerConfig(rows.y.shape[1], output, "exact", own_features=True)
     config = model_config(architecture, rows, (*hidden, last), n_samples=4, n_paths=16)
     model = new_model(config, architecture, seed)

@@ -140,7 +140,7 @@ def composition_recipe(architecture: Architecture, n_lines: int = 2, n_steps: in
             options=RUNNING,
         )
         layers = (
-            LayerConfig(n_outputs, (inner,), own_features=True),
+            LayerConfig(n_outputs, (inner,), own_features=True, is_antithetic=True),
             LayerConfig(n_outputs, (outer,), "exact", own_features=True),
         )
         model = new_model(model_config(architecture, rows, layers, 4, 16), architecture, seed)

@@ -142,7 +142,7 @@ class _Candidates(nn.Module):
             precision = torch.exp(-log_variance)[:, None, None].expand(-1, len(time), 1)
             target = precision * value[:, None]
             weights.step(weighted_gram([features], precision), weighted_moment([features], target))
-        mean, variance = weights.mean_of([features]), weights.variance_of([features])
+        mean, variance = weights.moments_of([features])
         squares = ((value[:, None] - mean).square() + variance).sum((-2, -1))
         density = len(time) * (math.log(2 * math.pi) + log_variance)
         return -0.5 * (density + squares * torch.exp(-log_variance)) - weights.kl_by_group()

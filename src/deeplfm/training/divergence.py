@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from deeplfm.columns import LayerColumns
 from deeplfm.errors import TrainingDivergedError
 from deeplfm.features import FirstOrder
 from deeplfm.model import DeepLFM
@@ -27,14 +28,16 @@ def diverged(model: DeepLFM, x: Tensor, step: int, loss: float) -> TrainingDiver
 def _overflows(model: DeepLFM, x: Tensor) -> list[str]:
     """Blocks whose e^{−γt} leaves the range of the dtype."""
     found: list[str] = []
-    inputs: Tensor = x
+    hidden: Tensor | None = None
     for index, layer in enumerate(model.layers):
         dtype = layer.blocks[0].features.sensitivity.dtype
         limit = float(torch.log(torch.tensor(torch.finfo(dtype).max, dtype=torch.float64)))
-        for block in layer.blocks:
+        generator = torch.Generator(x.device).manual_seed(0)
+        columns = [block(x, 2, generator, hidden) for block in layer.blocks]
+        for block in columns:
             if isinstance(block.features, FirstOrder):
                 # with a = −∞ nothing has to decay, and the growth is −∞
-                seen = inputs[..., block.first : block.last] - block.features.lower_limit
+                seen = block.seen - block.features.lower_limit
                 growth = float((-seen * block.features.decay.amax(0)).amax())
                 if growth > limit:
                     found.append(
@@ -42,10 +45,7 @@ def _overflows(model: DeepLFM, x: Tensor) -> list[str]:
                         f"{str(dtype).removeprefix('torch.')} overflows at {limit:.0f}"
                     )
         if index + 1 < len(model.layers):
-            hidden = layer.sample(inputs, 2, torch.Generator(x.device).manual_seed(0))
-            inputs = torch.cat([hidden, x.expand(2, -1, -1)], -1)
-            if not model.config.concatenate_input:
-                inputs = hidden
+            hidden = layer.sample(LayerColumns(columns, 2, len(x)), generator)
     return found
 
 

@@ -7,36 +7,21 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count, repeat
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from deeplfm.errors import ConfigError
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, objective
 from deeplfm.randomness import generator_for
+from deeplfm.training.conditioning import condition
 from deeplfm.training.divergence import diverged
 from deeplfm.training.progress import Progress, Silent
+from deeplfm.training.rows import Rows, RowSource
 from deeplfm.training.schedule import Phase, Schedule, role_of
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Training or validation rows in standardised units."""
-
-    x: Float[Tensor, "N P"]
-    y: Float[Tensor, "N D"]
-    weight: Float[Tensor, " N"] | None = None
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def take(self, index: Tensor) -> Rows:
-        """Some of the rows."""
-        weight = None if self.weight is None else self.weight[index]
-        return Rows(self.x[index], self.y[index], weight)
+from deeplfm.training.shuffling import shuffled_batches
 
 
 @dataclass
@@ -58,11 +43,12 @@ class History:
 
 def train(
     model: DeepLFM,
-    rows: Rows,
+    rows: RowSource,
     schedule: Schedule,
     seed: int = 0,
     validation: Rows | None = None,
     progress: Progress | None = None,
+    solve: bool = True,
 ) -> History:
     """Train a model in place; with validation rows, end at the parameters that scored best there.
 
@@ -73,6 +59,8 @@ def train(
         seed: of mini-batches and noise: the same seed gives the same bits.
         validation: rows to score while training.
         progress: what to report to.
+        solve: end with exact output weights solved on all rows: a pass through them, which a
+            caller that solves them again can save.
     """
     run = _Run(model, rows, schedule, seed, validation, progress or Silent())
     started = time.monotonic()
@@ -80,6 +68,8 @@ def train(
         if not run.phase(phase, started):
             break
     run.finish()
+    if solve:
+        condition(model, rows)
     run.history.seconds = time.monotonic() - started
     return run.history
 
@@ -88,7 +78,7 @@ class _Run:
     def __init__(
         self,
         model: DeepLFM,
-        rows: Rows,
+        rows: RowSource,
         schedule: Schedule,
         seed: int,
         validation: Rows | None,
@@ -106,7 +96,9 @@ class _Run:
         self.n_samples = schedule.n_samples or model.config.n_samples
         size = schedule.batch_size or len(rows)
         self.full_batch = size >= len(rows)
-        self.batches = self._batches(min(size, len(rows)))
+        self.batches: Iterator[Rows] = (
+            repeat(rows.everything()) if self.full_batch else self._batches(size)
+        )
         self.step = 0
         self.best = (math.inf, 0)
         self.best_state: dict[str, Any] | None = None
@@ -136,18 +128,16 @@ class _Run:
         return [(name, p) for name, p in self.model.named_parameters() if p.requires_grad]
 
     def finish(self) -> None:
-        """Restore the best parameters where they are known, and solve exact weights on all rows."""
+        """Restore the best parameters where they are known."""
         if self.validation is not None and self.step % self.schedule.validate_every:
             self._validate()
         if self.best_state is not None:
             self.model.load_state_dict(self.best_state)
         if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
-            raise diverged(self.model, self.rows.x, self.step, math.nan)
-        if self.model.has_exact_output:
-            self.model.condition(self.rows.x, self.rows.y, self.rows.weight)
+            raise diverged(self.model, next(self.rows.chunks()).x, self.step, math.nan)
 
     def _step(self, optimiser: torch.optim.Optimizer) -> None:
-        batch = self.rows if self.full_batch else self.rows.take(next(self.batches))
+        batch = next(self.batches)
         generator = generator_for(self.seed, "step", self.step, batch.x.device)
         optimiser.zero_grad(set_to_none=True)
         try:
@@ -191,8 +181,7 @@ class _Run:
         if self.validation is None:
             return
         weights = copy.deepcopy(self.model.output_layer.weights.state_dict())
-        if self.model.has_exact_output:
-            self.model.condition(self.rows.x, self.rows.y, self.rows.weight)
+        condition(self.model, self.rows)
         posterior = self.model.posterior(self.validation.x)
         self.model.output_layer.weights.load_state_dict(weights)  # looking must not disturb
         score = float(mnll(posterior, self.validation.y).nanmean())
@@ -207,11 +196,8 @@ class _Run:
             return True
         return False
 
-    def _batches(self, size: int) -> Iterator[Tensor]:
-        epoch = 0
-        while True:
-            order = torch.randperm(
-                len(self.rows), generator=generator_for(self.seed, "epoch", epoch)
-            )
-            yield from order.tensor_split(math.ceil(len(order) / size))  # no ragged last batch
-            epoch += 1
+    def _batches(self, size: int) -> Iterator[Rows]:
+        for epoch in count():
+            generator = generator_for(self.seed, "epoch", epoch)
+            for index in shuffled_batches(len(self.rows), size, generator):
+                yield self.rows.take(index)

@@ -2,7 +2,8 @@ r"""A race of recipes on held-out rows inside the training data.
 
 The extrapolation of this model is its frequencies, and no single start wins everywhere. So every
 recipe is fitted without a part of the rows (the last part of a series, random rows of a table),
-calibrated and scored there; the survivors are stacked and refitted on all rows.
+calibrated and scored there; the survivors are stacked and refitted on all rows. Of very many rows a
+bounded number is held out, and a bounded number shown to the starts.
 """
 
 from __future__ import annotations
@@ -16,15 +17,21 @@ from torch import Tensor
 
 from deeplfm.errors import TrainingDivergedError
 from deeplfm.model import DeepLFM
-from deeplfm.randomness import generator_for, seed_for
-from deeplfm.training.loop import History, Rows, train
+from deeplfm.randomness import generator_for, numpy_for, seed_for
+from deeplfm.training.conditioning import condition, statistics
+from deeplfm.training.loop import History, train
 from deeplfm.training.progress import progress_bar
+from deeplfm.training.rows import Rows, RowSource
 from deeplfm.training.schedule import Schedule
 from deeplfm.training.stack import Stack, stacking_weights
 
 _TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 _INFLATIONS = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0)
 _SERIES_TAIL, _TABLE_PART = 0.25, 0.2
+# Two numbers for each output and the weights of a stack are learned from the held-out rows, whose mean
+# log density this many tell to about 0.01 nats; each is predicted once for every temperature.
+_MOST_HELD_OUT = 10_000
+_SERIES_START, _TABLE_START = 100_000, 10_000  # most rows that a start is shown
 _ROWS_PER_FACT = 30  # neighbouring residuals of a series repeat each other
 _KEEP_ABOVE = 0.05
 
@@ -35,7 +42,8 @@ class Recipe:
 
     Attributes:
         name: what to call it.
-        build: makes a model and its starting values from training rows and a seed.
+        build: makes a model and its starting values from training rows, or some of very many, and
+            a seed.
         schedule: how it is trained.
         handicap: nats per row that it must be ahead of where others stand: a start found by searching
             through many has more chances to be lucky on the held-out rows.
@@ -67,18 +75,37 @@ class Report:
 
 
 def fit_recipe(
-    recipe: Recipe, rows: Rows, seed: int, progress: bool | None = None, label: str = ""
+    recipe: Recipe,
+    rows: RowSource,
+    seed: int,
+    progress: bool | None = None,
+    label: str = "",
+    solve: bool = True,
 ) -> tuple[DeepLFM, History]:
-    """Build a model and train it."""
-    model = recipe.build(rows, seed).to(rows.x.device)
+    """Build a model and train it; ``solve`` as in :func:`train`."""
+    start = _start_rows(rows)
+    model = recipe.build(start, seed).to(start.x.device)
     with progress_bar(label or recipe.name, progress) as bar:
-        history = train(model, rows, recipe.schedule, seed_for(seed, "step"), progress=bar)
+        history = train(
+            model, rows, recipe.schedule, seed_for(seed, "step"), progress=bar, solve=solve
+        )
     return model, history
+
+
+def _start_rows(rows: RowSource) -> Rows:
+    """The last rows of a long series, since thinning would alias it; a table's evenly spaced ones."""
+    is_series = rows.take(torch.zeros(1, dtype=torch.int64)).x.shape[1] == 1
+    n_rows, most = len(rows), _SERIES_START if is_series else _TABLE_START
+    if n_rows <= most:
+        return rows.everything()
+    return rows.take(
+        torch.arange(n_rows - most, n_rows) if is_series else torch.arange(most) * n_rows // most
+    )
 
 
 def race(
     recipes: list[Recipe],
-    rows: Rows,
+    rows: RowSource,
     is_series: bool,
     seed: int = 0,
     progress: bool | None = None,
@@ -92,7 +119,8 @@ def race(
     entrants = []
     for recipe in recipes:
         with _failures_of(recipe, report):
-            model, _ = fit_recipe(recipe, inner, seed, progress, f"race: {recipe.name}")
+            label = f"race: {recipe.name}"
+            model, _ = fit_recipe(recipe, inner, seed, progress, label, solve=False)
             calibrate(model, inner, held_out)
             entrant = _Entrant(recipe, model, held_out)
             report.held_out_mnll[recipe.name] = (-entrant.density.nanmean(0)).tolist()
@@ -101,7 +129,7 @@ def race(
         raise _nobody_left(report)
     weight = stacking_weights(
         torch.stack([entrant.density for entrant in entrants]),
-        torch.tensor([entrant.recipe.handicap for entrant in entrants], device=rows.x.device),
+        torch.tensor([entrant.recipe.handicap for entrant in entrants], device=held_out.x.device),
     )
     members, shares = [], []
     for entrant, share in zip(entrants, weight, strict=True):
@@ -109,9 +137,10 @@ def race(
             continue
         recipe = entrant.recipe
         with _failures_of(recipe, report):
-            model, history = fit_recipe(recipe, rows, seed, progress, f"refit: {recipe.name}")
+            label = f"refit: {recipe.name}"
+            model, history = fit_recipe(recipe, rows, seed, progress, label, solve=False)
             _set_calibration(model, entrant.temperature, entrant.inflation)
-            _solve(model, rows)
+            condition(model, rows)
             members.append(model)
             shares.append(share)
             report.names.append(recipe.name)
@@ -151,18 +180,23 @@ def _nobody_left(report: Report) -> TrainingDivergedError:
     )
 
 
-def split(rows: Rows, is_series: bool, seed: int) -> tuple[Rows, Rows]:
+def split(rows: RowSource, is_series: bool, seed: int) -> tuple[RowSource, Rows]:
     """Rows to fit on and rows to judge by: the last ones of a series, random ones of a table."""
+    part = _SERIES_TAIL if is_series else _TABLE_PART
+    n_held_out = min(max(1, round(part * len(rows))), _MOST_HELD_OUT)
     if is_series:
-        order, part = rows.x[:, 0].argsort(stable=True), _SERIES_TAIL
-    else:
-        order, part = torch.randperm(len(rows), generator=generator_for(seed, "split")), _TABLE_PART
-    n_inner = len(rows) - max(1, round(part * len(rows)))
-    return rows.take(order[:n_inner]), rows.take(order[n_inner:])
+        order = torch.cat([chunk.x[:, 0] for chunk in rows.chunks()]).argsort(stable=True)
+    elif n_held_out < _MOST_HELD_OUT:
+        order = torch.randperm(len(rows), generator=generator_for(seed, "split"))
+    else:  # too many for a permutation
+        drawn = numpy_for(seed, "split").choice(len(rows), n_held_out, replace=False)
+        held_out = torch.as_tensor(drawn).sort().values
+        return rows.without(held_out), rows.take(held_out)
+    return rows.subset(order[:-n_held_out]), rows.take(order[-n_held_out:])
 
 
 @torch.no_grad()
-def calibrate(model: DeepLFM, inner: Rows, held_out: Rows) -> None:
+def calibrate(model: DeepLFM, inner: RowSource, held_out: Rows) -> None:
     """Set temperature and noise inflation of each output by the density of the held-out rows.
 
     The mean of their logarithms over the grid, weighted by that density: with few independent
@@ -170,12 +204,12 @@ def calibrate(model: DeepLFM, inner: Rows, held_out: Rows) -> None:
     """
     temperatures = _TEMPERATURES if model.has_exact_output else (1.0,)
     model.likelihood.inflation.fill_(1.0)
-    statistics = model.statistics(inner.x, inner.y, inner.weight) if model.has_exact_output else ()
+    known_of_inner = statistics(model, inner) if model.has_exact_output else ()
     grid, scores = [], []
     for temperature in temperatures:
         model.temperature.fill_(temperature)
-        if statistics:
-            model.solve(*statistics)
+        if known_of_inner:
+            model.solve(*known_of_inner)
         posterior = model.posterior(held_out.x)
         plain_noise = posterior.component_noise
         for inflation in _INFLATIONS:
@@ -187,14 +221,10 @@ def calibrate(model: DeepLFM, inner: Rows, held_out: Rows) -> None:
     logs = torch.tensor(grid, dtype=share.dtype, device=share.device).log()
     temperature, inflation = (logs.T @ share).exp()
     _set_calibration(model, temperature, inflation)
-    _solve(model, inner)
+    if known_of_inner:
+        model.solve(*known_of_inner)
 
 
 def _set_calibration(model: DeepLFM, temperature: Tensor, inflation: Tensor) -> None:
     model.temperature.copy_(temperature)
     model.likelihood.inflation.copy_(inflation)
-
-
-def _solve(model: DeepLFM, rows: Rows) -> None:
-    if model.has_exact_output:
-        model.condition(rows.x, rows.y, rows.weight)

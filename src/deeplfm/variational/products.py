@@ -6,29 +6,82 @@ once: Φ = [Φ₁ | Φ₂ | …] is never glued together.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 FeatureBlocks = Sequence[Float[Tensor, "*S G N K"]]
+
+
+class LazyColumns(Sequence[Tensor]):
+    """Feature blocks that need not be made for every product."""
+
+    @abstractmethod
+    def diagonal_moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """See :func:`diagonal_moments`."""
 
 
 def multiply(
     features: FeatureBlocks, matrix: Float[Tensor, "*S G K U"]
 ) -> Float[Tensor, "*S G N U"]:
     """Φ times a matrix, in the precision of the matrix."""
-    total: Tensor | None = None
-    start = 0
-    for block in features:
-        stop = start + block.shape[-1]
-        product = block.to(matrix.dtype) @ matrix[..., start:stop, :]
-        total = product if total is None else total + product
-        start = stop
-    if total is None:
+    widths = [block.shape[-1] for block in features]
+    products = []
+    for block, part in zip(features, matrix.split(widths, dim=-2), strict=True):
+        if block.dim() > part.dim():  # one matrix for all samples
+            product = _unfold_samples(_fold_samples(block).to(part.dtype) @ part, block)
+        else:
+            product = block.to(part.dtype) @ part
+        products.append(product)
+    return add(products)
+
+
+def diagonal_moments(
+    features: FeatureBlocks, mean: Float[Tensor, "G K U"], variance: Float[Tensor, "G K U"]
+) -> tuple[Float[Tensor, "*S G N U"], Float[Tensor, "*S G N U"]]:
+    """ΦM and Φ²V: the moments of ΦW for independent weights."""
+    if isinstance(features, LazyColumns):
+        return features.diagonal_moments(mean, variance)
+    widths = [block.shape[-1] for block in features]
+    parts = zip(features, mean.split(widths, -2), variance.split(widths, -2), strict=True)
+    means, variances = [], []
+    for block, block_mean, block_variance in parts:
+        moments = _DiagonalMoments.apply(_fold_samples(block), block_mean, block_variance)
+        means.append(_unfold_samples(moments[0], block))
+        variances.append(_unfold_samples(moments[1], block))
+    return add(means), add(variances)
+
+
+class _DiagonalMoments(torch.autograd.Function):
+    """Keeps Φ and not Φ², and adds the two gradients of Φ while they are made."""
+
+    @staticmethod
+    def forward(ctx, features, mean, variance):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(features, mean, variance)
+        return features @ mean, features.square() @ variance
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_mean, grad_variance):  # type: ignore[no-untyped-def]
+        features, mean, variance = ctx.saved_tensors
+        weighted = (grad_variance @ variance.mT).mul_(features)
+        grad_features = torch.baddbmm(
+            weighted, grad_mean, mean.expand(len(features), -1, -1).mT, beta=2
+        )
+        by_mean = (grad_mean.mT @ features).mT.sum_to_size(mean.shape)
+        by_variance = (grad_variance.mT @ features.square()).mT.sum_to_size(variance.shape)
+        return grad_features, by_mean, by_variance
+
+
+def add(parts: list[Tensor]) -> Tensor:
+    """The sum of what several blocks contribute."""
+    if not parts:
         raise ValueError("a layer needs at least one block of features")
-    return total
+    return sum(parts[1:], start=parts[0])
 
 
 def row_quadratic(
@@ -36,14 +89,11 @@ def row_quadratic(
 ) -> Float[Tensor, "*S G N"]:
     """φᵀCφ of every row, for a symmetric C that needs no gradient."""
     widths = [block.shape[-1] for block in features]
-    total: Tensor | None = None
+    terms = []
     for i, (block, rows) in enumerate(zip(features, covariance.split(widths, -2), strict=True)):
         for j, part in enumerate(rows.split(widths, -1)[: i + 1]):
-            term = _quadratic(block, features[j], part) * (1 if i == j else 2)
-            total = term if total is None else total + term
-    if total is None:
-        raise ValueError("a layer needs at least one block of features")
-    return total
+            terms.append(_quadratic(block, features[j], part) * (1 if i == j else 2))
+    return add(terms)
 
 
 def _quadratic(left: Tensor, right: Tensor, matrix: Tensor) -> Tensor:
@@ -106,6 +156,13 @@ def _mean_outer(left: Tensor, right: Tensor, precision: Tensor) -> Tensor:
 
 def _fold_samples(block: Tensor) -> Tensor:
     return block.transpose(0, 1).flatten(1, 2) if block.dim() == 4 else block  # G SN K
+
+
+def _unfold_samples(folded: Tensor, block: Tensor) -> Tensor:
+    """The inverse, for a product of the folded block."""
+    if block.dim() == 3:
+        return folded
+    return folded.unflatten(1, (block.shape[0], block.shape[2])).transpose(0, 1)  # S G N ·
 
 
 def _sample_mean(block: Tensor) -> Tensor:

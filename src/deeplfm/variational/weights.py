@@ -13,7 +13,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from deeplfm.errors import ConfigError
-from deeplfm.variational.products import FeatureBlocks, multiply, row_quadratic
+from deeplfm.variational.products import (
+    FeatureBlocks,
+    diagonal_moments,
+    multiply,
+    row_quadratic,
+)
 
 
 class GaussianWeights(nn.Module):
@@ -22,8 +27,15 @@ class GaussianWeights(nn.Module):
     mean: Tensor
 
     @abstractmethod
-    def variance_of(self, features: FeatureBlocks) -> Float[Tensor, "*S G N U"]:
-        """Variance of ΦW for each row."""
+    def tables(self) -> tuple[Tensor, ...]:
+        """What the moments of ΦW need to know of q, as tensors."""
+
+    @staticmethod
+    @abstractmethod
+    def moments(
+        features: FeatureBlocks, *tables: Tensor
+    ) -> tuple[Float[Tensor, "*S G N U"], Float[Tensor, "*S G N U"]]:
+        """Mean and variance of ΦW for each row, from the columns and :meth:`tables`."""
 
     @abstractmethod
     def draw(self, noise: Float[Tensor, "S G K U"]) -> Float[Tensor, "S G K U"]:
@@ -33,9 +45,11 @@ class GaussianWeights(nn.Module):
     def kl(self) -> Float[Tensor, ""]:
         """KL[q(W) ‖ N(0, I)]."""
 
-    def mean_of(self, features: FeatureBlocks) -> Float[Tensor, "*S G N U"]:
-        """Mean of ΦW for each row."""
-        return multiply(features, self.mean)
+    def moments_of(
+        self, features: FeatureBlocks
+    ) -> tuple[Float[Tensor, "*S G N U"], Float[Tensor, "*S G N U"]]:
+        """Mean and variance of ΦW for each row."""
+        return self.moments(features, *self.tables())
 
 
 class MeanField(GaussianWeights):
@@ -46,9 +60,17 @@ class MeanField(GaussianWeights):
         self.mean = nn.Parameter(torch.zeros(n_groups, n_columns, n_units))
         self.log_std = nn.Parameter(torch.zeros(n_groups, n_columns, n_units))
 
-    def variance_of(self, features: FeatureBlocks) -> Float[Tensor, "*S G N U"]:
-        """Φ² times the variances."""
-        return multiply([block.square() for block in features], (2 * self.log_std).exp())
+    def tables(self) -> tuple[Tensor, ...]:
+        """M and V."""
+        return self.mean, (2 * self.log_std).exp()
+
+    @staticmethod
+    def moments(
+        features: FeatureBlocks, *tables: Tensor
+    ) -> tuple[Float[Tensor, "*S G N U"], Float[Tensor, "*S G N U"]]:
+        """ΦM and Φ²V."""
+        mean, variance = tables
+        return diagonal_moments(features, mean, variance)
 
     def draw(self, noise: Float[Tensor, "S G K U"]) -> Float[Tensor, "S G K U"]:
         """Mean plus scaled noise."""
@@ -74,11 +96,18 @@ class FullCovariance(GaussianWeights):
         diagonal = self.raw_root.diagonal(dim1=-2, dim2=-1).exp()
         return self.raw_root.tril(-1) + torch.diag_embed(diagonal)
 
-    def variance_of(self, features: FeatureBlocks) -> Float[Tensor, "*S G N U"]:
-        """Squared length of φᵀR."""
-        units = self.root.unbind(dim=1)
-        lengths = [multiply(features, root).square().sum(-1) for root in units]
-        return torch.stack(lengths, dim=-1)
+    def tables(self) -> tuple[Tensor, ...]:
+        """Mean and root."""
+        return self.mean, self.root
+
+    @staticmethod
+    def moments(
+        features: FeatureBlocks, *tables: Tensor
+    ) -> tuple[Float[Tensor, "*S G N U"], Float[Tensor, "*S G N U"]]:
+        """ΦM, and the squared length of φᵀR."""
+        mean, root = tables
+        lengths = [multiply(features, unit).square().sum(-1) for unit in root.unbind(dim=1)]
+        return multiply(features, mean), torch.stack(lengths, dim=-1)
 
     def draw(self, noise: Float[Tensor, "S G K U"]) -> Float[Tensor, "S G K U"]:
         """Mean plus R times noise."""
@@ -122,10 +151,18 @@ class Exact(FullCovariance):
         """R, upper triangular here: the inverse transposed factor of the precision."""
         return self._root
 
-    def variance_of(self, features: FeatureBlocks) -> Float[Tensor, "*S G N U"]:
-        """φᵀA⁻¹φ; cheaper than through the root, since no gradient reaches A."""
-        covariance = (self._root @ self._root.mT).unbind(dim=1)
-        return torch.stack([row_quadratic(features, matrix) for matrix in covariance], dim=-1)
+    def tables(self) -> tuple[Tensor, ...]:
+        """Mean and covariance A⁻¹."""
+        return self.mean, self._root @ self._root.mT
+
+    @staticmethod
+    def moments(
+        features: FeatureBlocks, *tables: Tensor
+    ) -> tuple[Float[Tensor, "*S G N U"], Float[Tensor, "*S G N U"]]:
+        """ΦM and φᵀA⁻¹φ; cheaper than through the root, since no gradient reaches A."""
+        mean, covariance = tables
+        variances = [row_quadratic(features, unit) for unit in covariance.unbind(dim=1)]
+        return multiply(features, mean), torch.stack(variances, dim=-1)
 
     @torch.no_grad()
     def step(

@@ -163,6 +163,8 @@ def test_a_constant_target_is_predicted_as_constant() -> None:
         ({"hidden": 3}, "hidden: 3"),
         ({"hidden": (0,)}, "hidden: \\(0,\\)"),
         ({"n_steps": -1}, "n_steps: -1"),
+        ({"batch_size": 0}, "batch_size: 0"),
+        ({"batch_size": 1e3}, "batch_size: 1000.0"),
         ({"device": "nowhere"}, "device: 'nowhere' is not available"),
     ],
 )
@@ -205,6 +207,26 @@ def test_a_time_limit_is_recorded_and_saved(tmp_path: Path) -> None:
     assert model.report_.histories["pursuit"].stopped == "time"
     model.save(tmp_path / "model")
     assert DeepLFMRegressor.load(tmp_path / "model").report_ == model.report_
+
+
+def test_many_rows_are_predicted_some_at_a_time() -> None:
+    model, many = quick(start="deep", n_steps=1).fit(TIME, WAVE), np.linspace(0, 20, 4500)
+    posterior = model.posterior(many)
+    mean, std = model.predict(many, return_std=True)
+    low, high = model.predict_interval(many)
+    assert mean == pytest.approx(posterior.mean[:, 0].numpy(), rel=1e-10, abs=1e-10)
+    assert std == pytest.approx(posterior.std()[:, 0].numpy(), rel=1e-10)
+    for end, expected in zip((low, high), posterior.interval(), strict=True):
+        assert end == pytest.approx(expected[:, 0].numpy(), rel=1e-9, abs=1e-9)
+
+
+def test_the_size_of_batches_can_be_chosen() -> None:
+    x = np.random.default_rng(0).normal(size=(80, 2))
+    small, own = (
+        DeepLFMRegressor(n_steps=3, n_features=5, start="table", batch_size=size).fit(x, x.sum(1))
+        for size in (10, None)
+    )
+    assert small.report_.histories["table"].loss != own.report_.histories["table"].loss
 
 
 def test_targets_may_be_vectors_or_arrays_and_must_fit() -> None:

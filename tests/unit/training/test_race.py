@@ -6,8 +6,9 @@ import torch
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.errors import TrainingDivergedError
 from deeplfm.model import DeepLFM
-from deeplfm.training import Phase, Rows, Schedule
-from deeplfm.training.race import Recipe, calibrate, race, split
+from deeplfm.training import Phase, Rows, Schedule, StoredRows
+from deeplfm.training import race as race_module
+from deeplfm.training.race import Recipe, calibrate, fit_recipe, race, split
 from deeplfm.training.stack import stacking_weights
 
 
@@ -67,6 +68,53 @@ def test_a_series_is_judged_by_its_last_rows_and_a_table_by_random_ones() -> Non
     assert inner.x.max() > held_out.x.min()
     together = torch.cat([inner.x, held_out.x]).sort(0).values
     torch.testing.assert_close(together, rows.x)
+
+
+@pytest.mark.parametrize("is_series", [True, False])
+def test_of_very_many_rows_a_bounded_number_is_held_out(
+    is_series: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(race_module, "_MOST_HELD_OUT", 7)
+    rows = wave(100)
+    for source in (rows, StoredRows(rows.take, 100)):
+        inner, held_out = split(source, is_series, seed=0)
+        assert len(held_out) == 7
+        together = torch.cat([inner.everything().x, held_out.x]).sort(0).values
+        torch.testing.assert_close(together, rows.x)
+        assert bool(inner.everything().x.max() < held_out.x.min()) == is_series
+    other = split(rows, is_series, seed=1)[1]
+    assert torch.equal(other.x, held_out.x) == is_series
+
+
+@pytest.mark.parametrize("n_inputs", [1, 2])
+def test_a_start_sees_the_end_of_a_long_series_and_all_over_a_long_table(
+    n_inputs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[float] = []
+
+    def build(rows: Rows, seed: int) -> DeepLFM:
+        seen.extend(rows.x[:, 0].tolist())
+        block = BlockConfig("eq", n_features=1)
+        return DeepLFM(ModelConfig(n_inputs, (LayerConfig(1, (block,)),), n_samples=1, n_paths=1))
+
+    monkeypatch.setattr(race_module, "_SERIES_START", 4)
+    monkeypatch.setattr(race_module, "_TABLE_START", 4)
+    x = torch.arange(10.0)[:, None].expand(-1, n_inputs)
+    fit_recipe(Recipe("any", build, Schedule(phases=(Phase(0),))), Rows(x, x[:, :1]), seed=0)
+    assert seen == ([6, 7, 8, 9] if n_inputs == 1 else [0, 2, 5, 7])
+
+
+def test_stored_rows_race_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(race_module, "_MOST_HELD_OUT", 20)
+    rows = wave()
+    for is_series in (True, False):
+        stacks = [
+            race([recipe("wrong", 9.0), recipe("right", 30.0)], source, is_series)[0]
+            for source in (rows, StoredRows(rows.take, len(rows)))
+        ]
+        found, expected = (stack.posterior(rows.x) for stack in stacks)
+        assert torch.equal(found.mean, expected.mean)
+        assert torch.equal(found.std(), expected.std())
 
 
 def test_calibration_finds_noise_that_training_missed() -> None:

@@ -1,0 +1,65 @@
+"""The arithmetic whose cost grows with samples × rows × features, in plain PyTorch or compiled.
+
+Compiled kernels are an optional part: ``waves.cpp`` is compiled for the machine at hand when it is
+first asked for, and kept in the user's cache folder. Both do the same, to rounding.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from deeplfm.kernels.build import CompilerError, build
+from deeplfm.kernels.compiled import CompiledKernels
+from deeplfm.kernels.plain import PlainKernels
+
+_compiled: ContextVar[CompiledKernels | None] = ContextVar("compiled kernels", default=None)
+_plain = PlainKernels()
+
+
+@contextmanager
+def compiled_kernels(is_wanted: bool = True) -> Iterator[bool]:
+    """Use compiled kernels inside; yields whether they are there.
+
+    Args:
+        is_wanted: False leaves everything as it is without them.
+
+    >>> with compiled_kernels(False) as is_compiled:
+    ...     is_compiled
+    False
+    """
+    kernels = None
+    if is_wanted:
+        try:
+            kernels = load_kernels()
+        except CompilerError as error:
+            warnings.warn(f"compile: {error} Going on without compiled kernels.", stacklevel=3)
+    token = _compiled.set(kernels)
+    try:
+        yield kernels is not None
+    finally:
+        _compiled.reset(token)
+
+
+def kernels_for(x: Tensor) -> CompiledKernels | PlainKernels:
+    """The kernels in use for this kind of tensor."""
+    kernels = _compiled.get()
+    if kernels is None or x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+        return _plain
+    return kernels
+
+
+@cache
+def load_kernels() -> CompiledKernels:
+    """The kernels of this machine, compiled if they are not yet."""
+    return CompiledKernels(ctypes.CDLL(str(build())))
+
+
+__all__ = ["CompilerError", "compiled_kernels", "kernels_for", "load_kernels"]

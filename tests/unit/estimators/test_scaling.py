@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+
+from deeplfm.estimators.scaling import Moments, Scaling
+
+
+def values(offset: float) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    array = offset + rng.normal(size=(1000, 3)) * [1, 5, 0.1]
+    array[rng.random((1000, 3)) < 0.2] = np.nan
+    array[:700, 2] = np.nan  # whole pieces of it are unknown
+    return array
+
+
+@pytest.mark.parametrize("size", [1, 7, 300, 999, 1000])
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_pieces_give_what_the_whole_gives(size: int, offset: float) -> None:
+    array, moments = values(offset), Moments()
+    for first in range(0, 1000, size):
+        moments.add(array[first : first + size])
+    assert moments.mean == pytest.approx(np.nanmean(array, axis=0), rel=1e-12, abs=1e-15)
+    assert moments.std == pytest.approx(np.nanstd(array, axis=0), rel=1e-12 * max(1, offset))
+
+
+def test_one_piece_gives_the_same_bits() -> None:
+    array, moments = values(3.0), Moments()
+    moments.add(array)
+    assert np.array_equal(moments.mean, np.nanmean(array, axis=0))
+    assert np.array_equal(moments.std, np.nanstd(array, axis=0))
+
+
+def test_huge_constants_have_no_spread() -> None:
+    moments = Moments()
+    moments.add(np.full((5, 1), 1e200))
+    assert moments.std.tolist() == [0.0]
+
+
+@pytest.mark.parametrize("is_series", [True, False])
+def test_scalings_of_pieces(is_series: bool) -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(3, 2, size=(100, 2)), values(0.0)[900:]
+    pieces = [(x[i : i + 9], y[i : i + 9]) for i in range(0, 100, 9)]
+    whole, parts = Scaling.of(x, y, is_series), Scaling.of_pieces(pieces, is_series)
+    for name, expected in vars(whole).items():
+        assert getattr(parts, name) == pytest.approx(expected, rel=1e-12)
+    scaled = parts.inputs(x)
+    if is_series:
+        assert (scaled.min(0), scaled.max(0)) == (pytest.approx(0), pytest.approx(1))
+    else:
+        assert (scaled.mean(0), scaled.std(0)) == (pytest.approx(0), pytest.approx(1))

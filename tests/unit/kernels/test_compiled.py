@@ -1,0 +1,245 @@
+"""Plain and compiled kernels do the same, and a machine without a compiler only hears of it."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import deeplfm.kernels.plain as plain
+from deeplfm import DeepLFMRegressor
+from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
+from deeplfm.features.waves import wave_sum
+from deeplfm.kernels import compiled_kernels, kernels_for, load_kernels
+from deeplfm.kernels.build import CompilerError, build, find_compiler
+from deeplfm.kernels.compiled import CompiledKernels
+from deeplfm.model import DeepLFM
+from deeplfm.objective import Batch, collapsed, elbo
+from deeplfm.randomness import generator_for
+
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler here")
+precisions = pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)], ids=str
+)
+
+
+def relative(found: Tensor, expected: Tensor) -> float:
+    return float((found - expected).abs().max() / expected.abs().max().clamp_min(1e-12))
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def model_of(dtype: torch.dtype, block: BlockConfig, **layer) -> DeepLFM:
+    hidden = LayerConfig(3, (block,))
+    output = LayerConfig(2, (block, BlockConfig("arc1", "original", n_features=5)), **layer)
+    config = ModelConfig(n_inputs=2, layers=(hidden, output), n_samples=6, n_paths=6)
+    model = DeepLFM(config, seed=0).double()
+    with torch.no_grad():
+        for index, parameter in enumerate(model.parameters()):
+            parameter.add_(0.3 * normal(*parameter.shape, seed=index))
+        model.layers[0].weights.log_std.fill_(-2.0)  # hidden values of order one: e^{−γh} grows
+    return model.to(dtype)
+
+
+def value_and_gradients(model: DeepLFM, objective) -> list[Tensor]:
+    dtype = next(model.parameters()).dtype
+    batch = Batch(normal(40, 2).to(dtype), normal(40, 2, seed=1).to(dtype), 40)
+    value = objective(model, batch, 6, generator_for(0, "step"))
+    parameters = [p for p in model.parameters() if p.requires_grad and p.numel()]
+    gradients = torch.autograd.grad(value, parameters, allow_unused=True)
+    return [value.detach(), *(g for g in gradients if g is not None)]
+
+
+BLOCKS = {
+    "ode1": BlockConfig(n_forces=2, n_features=7, extras=("constant", "trend", "initial_state")),
+    "running": BlockConfig(n_features=9, options={"lower_limit": -math.inf}),
+    "later": BlockConfig(n_features=9, options={"lower_limit": -1.5}),
+    "drawn": BlockConfig(n_features=7, noise_per_sample=True),
+    "resampled": BlockConfig(n_features=7, frequencies="var-resampled"),
+    "eq": BlockConfig("eq", n_forces=2, n_features=7, extras=("constant",)),
+}
+
+
+@needs_compiler
+@precisions
+@pytest.mark.parametrize("own_features", [False, True], ids=["shared", "own"])
+@pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
+def test_compiled_kernels_give_the_numbers_of_the_plain_path(
+    block: BlockConfig, own_features: bool, dtype: torch.dtype, tolerance: float
+) -> None:
+    model = model_of(dtype, block, own_features=own_features)
+    expected = value_and_gradients(model, elbo)
+    with compiled_kernels() as is_compiled:
+        found = value_and_gradients(model, elbo)
+    assert is_compiled
+    for left, right in zip(found, expected, strict=True):
+        assert relative(left, right) < tolerance
+
+
+@needs_compiler
+@pytest.mark.parametrize("block", ["running", "eq", "resampled"])
+def test_compiled_kernels_give_the_numbers_of_the_plain_path_with_an_exact_output(
+    block: str,
+) -> None:
+    model = model_of(torch.float64, BLOCKS[block], weights="exact", own_features=True)
+    expected = value_and_gradients(model, collapsed)
+    with compiled_kernels():
+        found = value_and_gradients(model, collapsed)
+    for left, right in zip(found, expected, strict=True):
+        assert relative(left, right) < 1e-9
+
+
+@pytest.mark.parametrize("tile", [1, 50, 400, 2**20], ids=str)
+@pytest.mark.parametrize("n_units", [1, 3])
+def test_tiles_do_not_show(monkeypatch: pytest.MonkeyPatch, tile: int, n_units: int) -> None:
+    layer = {"own_features": n_units == 1}
+    expected = value_and_gradients(model_of(torch.float64, BLOCKS["ode1"], **layer), elbo)
+    monkeypatch.setattr(plain, "_TILE_WAVES", tile)
+    found = value_and_gradients(model_of(torch.float64, BLOCKS["ode1"], **layer), elbo)
+    for left, right in zip(found, expected, strict=True):
+        assert relative(left, right) < 1e-12
+
+
+@needs_compiler
+@precisions
+@pytest.mark.parametrize("size", [1e-6, 1.0, 300.0, 1e5])
+def test_compiled_sines_are_sines(size: float, dtype: torch.dtype, tolerance: float) -> None:
+    """Angles of all quadrants and sizes; beyond 1e5 radians float32 has no digits left to compare."""
+    angle = (size * normal(1, 1, 7, 501, 1)).to(dtype)
+    one = torch.ones(1, 1, 13, dtype=dtype)
+    with compiled_kernels():
+        real, imag = wave_sum(angle, one[None], one, torch.zeros_like(one))
+    rounding = 4 * torch.finfo(dtype).eps
+    for found, function in ((real, torch.cos), (imag, torch.sin)):
+        error = (found[0, ..., 0].double() - function(angle.double()[0, 0, ..., 0])).abs()
+        assert float(error.max()) < rounding
+
+
+@needs_compiler
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+def test_threads_share_the_rows(n_threads: int) -> None:
+    model = model_of(torch.float64, BLOCKS["ode1"])
+    before = torch.get_num_threads()
+    with compiled_kernels():
+        expected = value_and_gradients(model, elbo)
+        try:
+            torch.set_num_threads(n_threads)
+            found = value_and_gradients(model, elbo)
+        finally:
+            torch.set_num_threads(before)
+    for left, right in zip(found, expected, strict=True):
+        assert relative(left, right) < 1e-12
+
+
+def test_not_a_number_stays_one() -> None:
+    for is_wanted in {False, find_compiler() is not None}:
+        with compiled_kernels(is_wanted):
+            x = torch.tensor([math.nan, 1.0]).view(1, 1, 1, 2, 1)
+            one = torch.ones(1, 1, 3)
+            real, _ = wave_sum(x, one[None], one, one)
+        assert real[0, 0, 0].isnan().all()
+        assert real[0, 0, 1].isfinite().all()
+
+
+# --- choosing -------------------------------------------------------------------------------------
+
+
+def test_kernels_are_plain_unless_asked_for() -> None:
+    x = torch.zeros(1)
+    assert isinstance(kernels_for(x), plain.PlainKernels)
+    with compiled_kernels(False) as is_compiled:
+        assert not is_compiled
+        assert isinstance(kernels_for(x), plain.PlainKernels)
+
+
+@needs_compiler
+def test_kernels_are_compiled_inside_only_and_for_what_they_know() -> None:
+    with compiled_kernels():
+        assert isinstance(kernels_for(torch.zeros(1)), CompiledKernels)
+        assert isinstance(kernels_for(torch.zeros(1, dtype=torch.float16)), plain.PlainKernels)
+    assert isinstance(kernels_for(torch.zeros(1)), plain.PlainKernels)
+
+
+@needs_compiler
+def test_estimator_with_compiled_kernels_predicts_the_same() -> None:
+    time = torch.linspace(0, 6, 80).numpy()
+    value = torch.sin(3 * torch.linspace(0, 6, 80)).numpy()
+    predicted = [
+        DeepLFMRegressor(preset="paper", n_features=10, n_steps=3, dtype="float64", compile=compile)
+        .fit(time, value)
+        .predict(time)
+        for compile in (False, True)
+    ]
+    assert abs(predicted[0] - predicted[1]).max() < 1e-8
+
+
+# --- building -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine that has not compiled anything yet."""
+    monkeypatch.setenv("DEEPLFM_CACHE", str(tmp_path))
+    build.cache_clear()
+    load_kernels.cache_clear()
+    yield tmp_path
+    build.cache_clear()
+    load_kernels.cache_clear()
+
+
+def test_without_a_compiler_one_line_says_so_and_all_goes_on(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(fresh))
+    monkeypatch.delenv("CXX", raising=False)
+    with (
+        pytest.warns(UserWarning, match=r"compile: no C\+\+ compiler found.*Going on") as record,
+        compiled_kernels() as is_compiled,
+    ):
+        assert not is_compiled
+        assert isinstance(kernels_for(torch.zeros(1)), plain.PlainKernels)
+    assert len(record) == 1
+    assert "\n" not in str(record[0].message)
+
+
+def test_a_compiler_that_fails_is_named(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = fresh / "broken"
+    broken.write_text(
+        "#!/bin/sh\n[ $1 = --version ] && exit 0\necho 'fatal error: no' >&2\nexit 1\n"
+    )
+    broken.chmod(0o755)
+    monkeypatch.setenv("CXX", str(broken))
+    with pytest.raises(CompilerError, match="broken failed: fatal error: no"):
+        build()
+    assert not list(fresh.rglob("*.so"))
+
+
+@needs_compiler
+def test_kernels_are_compiled_once_and_kept(fresh: Path) -> None:
+    first = build()
+    made = first.stat().st_mtime_ns
+    build.cache_clear()
+    assert build() == first
+    assert first.stat().st_mtime_ns == made
+    assert [path.name for path in (fresh / "deeplfm").iterdir()] == [first.name]
+
+
+@needs_compiler
+def test_a_closed_cache_folder_is_no_obstacle(tmp_path: Path) -> None:
+    """In a process of its own, whose cache is a file."""
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    environment = {**os.environ, "DEEPLFM_CACHE": str(blocked), "TMPDIR": str(tmp_path)}
+    code = "from deeplfm.kernels import compiled_kernels\nwith compiled_kernels() as c: print(c)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "True"
