@@ -21,9 +21,9 @@ from deeplfm.features.base import Tables
 from deeplfm.variational.products import FeatureBlocks, LazyColumns, add, diagonal_moments
 
 # Waves (samples × rows × columns × terms) of a block, and how many may be kept for the backward pass.
-_BLOCK_WAVES = 2**19
-_KEPT_WAVES = 2**20
-_FUSED_WAVES = 2**24  # of a block whose columns are never made
+_BLOCK_WAVES, _KEPT_WAVES = 2**19, 2**20
+# The same where columns are never made, and only transients of the rows are.
+_FUSED_WAVES, _KEPT_FUSED_WAVES = 2**23, 2**24
 
 Reduction = Callable[..., tuple[Tensor, ...]]
 Piece = Sequence[Sequence[Tensor]]
@@ -221,8 +221,7 @@ class LayerColumns:
         """
         if self._kept is not None:
             return reduction(self._kept, *arguments, *by_sample)
-        is_fused = is_diagonal and all(block.is_free or block.is_fused for block in self.blocks)
-        pieces, samples, rows = self._split(_FUSED_WAVES if is_fused else _BLOCK_WAVES)
+        pieces, samples, rows = self._split(self._fused_waves() if is_diagonal else _BLOCK_WAVES)
         shares = [item.split(samples) for item in by_sample]
         widths = [len(tensors) for tensors in pieces[0]]
 
@@ -263,6 +262,13 @@ class LayerColumns:
             found = [part * item for item in reduction(PieceColumns(self.blocks, piece), *known)]
             totals = [a.add_(b) for a, b in zip(totals, found, strict=True)] if totals else found
         return tuple(totals)
+
+    def _fused_waves(self) -> int | None:
+        """Waves of a block of a reduction that needs no columns where feature maps can do without."""
+        if not all(block.is_free or block.is_fused for block in self.blocks):
+            return _BLOCK_WAVES
+        n_waves = self.n_samples * self.n_rows * self.n_waves
+        return None if n_waves <= _KEPT_FUSED_WAVES else _FUSED_WAVES
 
     def _split(self, block_waves: int | None = None) -> tuple[list[Piece], list[int], list[int]]:
         """Tensors of every block of samples and rows, and the sizes of both."""

@@ -104,8 +104,12 @@ def predictive(
 def _bound(model: DeepLFM, batch: Batch, mean: Tensor, variance: Tensor) -> Float[Tensor, ""]:
     target, _ = mask_missing(batch.y)
     noise = model.likelihood.variance(batch.x).to(mean.dtype)
-    density = model.likelihood.expected_log_prob(target.to(mean.dtype), mean, variance, noise)
-    return batch.total(density).mean() - model.kl() - model.likelihood.penalty()
+    target = target.to(mean.dtype)
+    squares = (target - mean).square() + variance
+    if squares.dim() == 3:  # samples enter through their mean squares alone
+        squares = squares.mean(0)
+    density = model.likelihood.expected_log_prob(target, target, squares, noise)
+    return batch.total(density) - model.kl() - model.likelihood.penalty()
 
 
 Objective = Callable[..., Float[Tensor, ""]]

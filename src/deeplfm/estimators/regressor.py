@@ -133,7 +133,8 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
 
     def posterior(self, X: Any) -> Predictive:
         """Predictive distribution of each row, in the units of y."""
-        return self._posterior(self._new_inputs(X))
+        check_is_fitted(self)
+        return self._posterior(check_inputs(X, self.n_features_in_))
 
     def predict(
         self, X: Any, return_std: bool = False, latent: bool = False
@@ -274,10 +275,6 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
             dtype=getattr(torch, name),
         )
 
-    def _new_inputs(self, X: Any) -> NDArray[Any]:
-        check_is_fitted(self)
-        return check_inputs(X, self.n_features_in_)
-
     @torch.no_grad()
     def _posterior(self, x: NDArray[Any]) -> Predictive:
         inputs = torch.as_tensor(
@@ -290,7 +287,8 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         self, X: Any, question: Callable[[Predictive], tuple[torch.Tensor, ...]]
     ) -> list[Array]:
         """Answers for all rows, from the distributions of some at a time."""
-        x = self._new_inputs(X)
+        check_is_fitted(self)
+        x = check_inputs(X, self.n_features_in_)
         chunks = (x[i : i + _PREDICTION_ROWS] for i in range(0, len(x), _PREDICTION_ROWS))
         answers = zip(*(question(self._posterior(chunk)) for chunk in chunks), strict=True)
         return [self._shaped(torch.cat(answer)) for answer in answers]

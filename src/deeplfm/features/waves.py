@@ -19,6 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from deeplfm.blockwise import values_are_unused
 from deeplfm.features.base import FeatureMap, Tables
 from deeplfm.kernels import kernels_for
 from deeplfm.kernels.arguments import Moments
@@ -70,9 +71,10 @@ class HarmonicMap(FeatureMap):
     ) -> tuple[Float[Tensor, "*S G N QM"], ...]:
         """Re F and Im F."""
         table, layout = WaveTables(*tables), _Layout(x, tables)
+        x = x - self.origin if self.origin else x
         parts: Sequence[Any] = (None, None)
         if layout.n_transients:
-            rows = layout.batched(self.transients(x - self.origin, table), is_table=True)
+            rows = layout.batched(self.transients(x, table), is_table=True)
             gains = table.transient_real.flatten(0, -3), table.transient_imag.flatten(0, -3)
             parts = [(rows.flatten(1, 2) @ gain).unflatten(1, rows.shape[1:3]) for gain in gains]
         if base is not None:
@@ -81,7 +83,7 @@ class HarmonicMap(FeatureMap):
                 for part, share in zip(parts, base, strict=True)
             ]
         if layout.n_terms:
-            parts = wave_sum(layout.terms(x - self.origin), *layout.waves(table), *parts)
+            parts = wave_sum(layout.terms(x), *layout.waves(table), *parts)
         return tuple(layout.unbatched(part) for part in parts)
 
     def has_wave_moments(self, tables: Tables) -> bool:
@@ -98,12 +100,13 @@ class HarmonicMap(FeatureMap):
     ) -> tuple[Float[Tensor, "*S G N U"], Float[Tensor, "*S G N U"]]:
         """ΦM and Φ²V in one pass over rows."""
         table, layout = WaveTables(*tables), _Layout(x, tables)
+        x = x - self.origin if self.origin else x
         rows = x.new_zeros(layout.n_batches, *layout.lines, 0)
         if layout.n_transients:
-            rows = layout.batched(self.transients(x - self.origin, table), is_table=True)
+            rows = layout.batched(self.transients(x, table), is_table=True)
         gains = torch.stack([table.transient_real, table.transient_imag], dim=-3).flatten(0, -4)
         given = Moments(
-            layout.terms(x - self.origin),
+            layout.terms(x),
             *layout.waves(table),
             rows,
             gains,
@@ -215,7 +218,8 @@ class _WaveMoments(torch.autograd.Function):
     def forward(ctx, *tensors):  # type: ignore[no-untyped-def]
         ctx.kernels = kernels_for(tensors[0])
         ctx.save_for_backward(*tensors)
-        return ctx.kernels.moments(Moments(*tensors))
+        given = Moments(*tensors)
+        return given.empty() if values_are_unused() else ctx.kernels.moments(given)
 
     @staticmethod
     @once_differentiable

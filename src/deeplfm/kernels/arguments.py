@@ -37,3 +37,8 @@ class Moments(NamedTuple):
     def has_base(self) -> bool:
         """Whether there is anything to add for all samples."""
         return self.base.shape[2] > 0
+
+    def empty(self) -> tuple[Float[Tensor, "B S N U"], Float[Tensor, "B S N U"]]:
+        """Tensors for the two moments, not yet filled."""
+        shape = (len(self.mean), *self.x.shape[2:4], self.mean.shape[-1])
+        return self.x.new_empty(shape), self.x.new_empty(shape)

@@ -69,8 +69,7 @@ class CompiledKernels:
 
     def moments(self, given: Moments) -> tuple[Tensor, Tensor]:
         """Φm and Φ²v: B S N U each."""
-        shape = (len(given.mean), *given.x.shape[2:4], given.mean.shape[-1])
-        totals = given.x.new_empty(shape), given.x.new_empty(shape)
+        totals = given.empty()
         self._run("moments", _padded_arguments(given), totals)
         return totals
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -58,8 +60,7 @@ class PlainKernels:
 
     def moments(self, given: Moments) -> tuple[Tensor, Tensor]:
         """Φm and Φ²v: B S N U each."""
-        shape = (len(given.mean), *given.x.shape[2:4], given.mean.shape[-1])
-        totals = given.x.new_empty(shape), given.x.new_empty(shape)
+        totals = given.empty()
         for tile in _tiles(given):
             value = tile.evaluate()
             for total, weights in zip(totals, tile.weights, strict=True):
@@ -91,7 +92,6 @@ class _Tile:
         batch: int,
         samples: slice,
         rows: slice,
-        buffers: dict[tuple[int, ...], Tensor],
     ) -> None:
         self.batch, self.rows, self.place = batch, rows, (batch, samples, rows)
         self.x_place = (slice(None), samples, rows)
@@ -107,8 +107,8 @@ class _Tile:
         n_columns = given.frequency.shape[-1]
         self.weights = [item[batch].view(2, n_columns, -1) for item in (given.mean, given.variance)]
         n_terms, n_rows = self.x.shape[:2]
-        self.large = _buffer(buffers, (3, n_terms, n_rows, n_columns), x)
-        self.small = _buffer(buffers, (2, 2, n_rows, n_columns), x)
+        self.large = _buffer("large", (3, n_terms, n_rows, n_columns), x)
+        self.small = _buffer("small", (2, 2, n_rows, n_columns), x)
 
     def evaluate(self) -> Tensor:
         """F, its parts one after the other: 2 R K."""
@@ -168,19 +168,25 @@ def _tiles(given: Moments) -> Iterator[_Tile]:
     size = max(1, _TILE_WAVES // (n_terms * given.frequency.shape[-1]))
     row_size = min(n_rows, size)
     sample_size = max(1, size // row_size)
-    buffers: dict[tuple[int, ...], Tensor] = {}
     for batch in range(len(given.frequency)):
         for sample in range(0, n_samples, sample_size):
             for row in range(0, n_rows, row_size):
                 samples = slice(sample, min(sample + sample_size, n_samples))
                 rows = slice(row, min(row + row_size, n_rows))
-                yield _Tile(given, batch, samples, rows, buffers)
+                yield _Tile(given, batch, samples, rows)
 
 
-def _buffer(buffers: dict[tuple[int, ...], Tensor], shape: tuple[int, ...], x: Tensor) -> Tensor:
-    if shape not in buffers:
-        buffers[shape] = x.new_empty(shape)
-    return buffers[shape]
+_workspace = threading.local()
+
+
+def _buffer(name: str, shape: tuple[int, ...], x: Tensor) -> Tensor:
+    """Memory that every tile uses again: to ask the system for fresh pages costs as much as the sines."""
+    size = math.prod(shape)
+    kept: Tensor | None = getattr(_workspace, name, None)
+    if kept is None or kept.numel() < size or kept.dtype != x.dtype or kept.device != x.device:
+        kept = x.new_empty(size)
+        setattr(_workspace, name, kept)
+    return kept[:size].view(shape)
 
 
 def _add_terms(wave: Tensor, amplitude: Tensor, base: Tensor | None) -> Tensor:

@@ -29,6 +29,16 @@ def test_one_piece_gives_the_same_bits() -> None:
     assert np.array_equal(moments.std, np.nanstd(array, axis=0))
 
 
+def test_single_precision_is_summed_in_double() -> None:
+    x, y = values(1e4)[:, :1].astype(np.float32), values(0.0).astype(np.float32)
+    found = Scaling.of(np.nan_to_num(x), y, is_series=False)
+    expected = Scaling.of(np.nan_to_num(x).astype(np.float64), y.astype(np.float64), False)
+    assert all(
+        np.array_equal(left, right)
+        for left, right in zip(vars(found).values(), vars(expected).values(), strict=True)
+    )
+
+
 def test_huge_constants_have_no_spread() -> None:
     moments = Moments()
     moments.add(np.full((5, 1), 1e200))
