@@ -126,7 +126,7 @@ def plot(results: dict[str, Curve]) -> None:
         ylabel="NMSE of the extrapolation",
         title="Toy problem: error against time",
     )
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="center right", bbox_to_anchor=(1.0, 0.42))
     plt.savefig(FIGURE, dpi=150)
 
 

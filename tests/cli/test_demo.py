@@ -192,7 +192,12 @@ def test_exit_codes(error, code, tmp_path, monkeypatch, capsys):
 
 def test_interrupt_ends_with_one_line(tmp_path):
     process = subprocess.Popen(
-        [*COMMAND, "demo", "--out", "here"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        [*COMMAND, "demo", "--out", "here"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        # jobs in the background ignore it, and hand that on to their children
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
     while not (tmp_path / "here").exists() and time.monotonic() < deadline:
