@@ -1,0 +1,101 @@
+"""Where files of data sets are looked for: the user's folder, the cache, and then the internet."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from deeplfm.errors import InputError
+from deeplfm.files import cache_folder
+
+FOLDER = "DEEPLFM_DATA"  # environment variable that names the user's folder
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a data set, and its checksum where that is known in advance."""
+
+    name: str
+    sha256: str | None = None
+
+
+def find(file: File) -> Path | None:
+    """The file in the user's folder or in the cache, not yet checked."""
+    folders = [folder for folder in (user_folder(), data_cache()) if folder is not None]
+    paths = (folder / file.name for folder in folders)
+    return next((path for path in paths if path.exists()), None)
+
+
+def user_folder() -> Path | None:
+    """The folder that ``DEEPLFM_DATA`` names, if it is set."""
+    name = os.environ.get(FOLDER)
+    if not name:
+        return None
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        raise InputError(f"{FOLDER}: there is no folder {name}. Correct the variable, or unset it.")
+    return folder
+
+
+def data_cache() -> Path:
+    """The folder of downloaded data."""
+    folder = cache_folder() / "data"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def checked(path: Path, file: File) -> Path:
+    """The path, if what is there has the checksum of the file."""
+    if file.sha256 is not None:
+        try:
+            found = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError as error:
+            raise InputError(
+                f"{path}: cannot be read ({error.strerror or error}). Check that you may read it."
+            ) from error
+        if found != file.sha256:
+            raise InputError(
+                f"{path}: sha256 {found[:12]}… found, {file.sha256[:12]}… expected. The file is "
+                "damaged or another version: put the right one in its place, or remove it."
+            )
+    return path
+
+
+def import_extra(module: str, dataset: str, otherwise: str) -> Any:
+    """A package of the extra ``download``.
+
+    Args:
+        module: to import.
+        dataset: that needs it, for the message.
+        otherwise: what to do without it, for the message.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # theirs, of pandas
+            return import_module(module)
+    except ImportError as error:
+        raise InputError(
+            f"data set {dataset}: not found here, and {module}, which downloads it, is not "
+            f'installed. Run pip install "deeplfm[download]", or {otherwise}.'
+        ) from error
+
+
+def not_obtained(dataset: str, error: Exception, otherwise: str) -> InputError:
+    """The error of a data set that could not be read or downloaded.
+
+    Args:
+        dataset: that was wanted.
+        error: why it failed.
+        otherwise: what to do without the internet, for the message.
+    """
+    reason = " ".join(str(error).split())
+    shown = reason if len(reason) <= 160 else f"{reason[:160]}…"
+    return InputError(
+        f"data set {dataset}: cannot be read or downloaded ({type(error).__name__}: {shown}). "
+        f"Check the connection, or {otherwise}."
+    )
