@@ -17,26 +17,36 @@ from typing import Any
 import torch
 
 Step = Callable[[], object]
+Clock = Callable[[], float]
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _BLOCK = 2**19  # elements; a block and its results are 6 MB and stay in the cache
 _LEAST_SECONDS, _MOST_CALLS = 2.0, 10
 
 
-def time_in_turns(steps: Mapping[str, Step], n_rounds: int) -> dict[str, float]:
-    """Median seconds of each step over rounds in which each runs once, after one to warm up."""
+def time_in_turns(
+    steps: Mapping[str, Step], n_rounds: int, clock: Clock = time.perf_counter
+) -> dict[str, float]:
+    """Median seconds of each step over rounds in which each runs once, after one to warm up.
+
+    Args:
+        steps: what to measure.
+        n_rounds: number of rounds.
+        clock: that of the wall, or ``time.process_time``: with one thread it counts the seconds that
+            others did not take.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(n_rounds + 1):
         for name, step in steps.items():
-            seconds[name].append(seconds_of(step))
+            seconds[name].append(seconds_of(step, clock))
     return {name: statistics.median(times[1:]) for name, times in seconds.items()}
 
 
-def seconds_of(step: Step) -> float:
+def seconds_of(step: Step, clock: Clock = time.perf_counter) -> float:
     """Seconds of one call."""
-    started = time.perf_counter()
+    started = clock()
     step()
-    return time.perf_counter() - started
+    return clock() - started
 
 
 def floor_step(n_elements: int) -> Step:

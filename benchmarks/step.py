@@ -9,6 +9,7 @@ paper's start they are so small that our features are polynomials, which cost le
     python benchmarks/step.py --shape toy
     python benchmarks/step.py --shape charis --json step-charis.json --rounds 9
     python benchmarks/step.py --shape toy --samples 400 --only ours plain exact
+    python benchmarks/step.py --shape toy --threads 1        # processor time: for busy machines
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import contextlib
 import json
 import math
 import os
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -144,7 +146,8 @@ def run(
     memory = {name: peak_megabytes(prepare, name, *settings) for name in variants}
     steps = {name: prepare(name, *settings) for name in variants if not math.isnan(memory[name])}
     steps["floor"] = floor_step(shape.floor_elements(n_samples))
-    seconds = time_in_turns(steps, n_rounds)
+    clock = time.process_time if n_threads == 1 else time.perf_counter
+    seconds = time_in_turns(steps, n_rounds, clock)
     results = {
         name: {"seconds": seconds[name], "peak_mb": round(memory[name], 1)}
         for name in variants

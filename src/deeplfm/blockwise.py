@@ -3,23 +3,10 @@ r"""Functions of many blocks that are forgotten and made again: memory for time,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-
-_is_pulling_back: ContextVar[bool] = ContextVar("pulling back", default=False)
-
-
-def values_are_unused() -> bool:
-    """Whether a block is made again for its gradients alone.
-
-    An operation whose backward pass needs none of its results may then return anything of the right
-    shape, if all that is done with them inside the block is linear.
-    """
-    return _is_pulling_back.get()
-
 
 BlockFunction = Callable[[Sequence[Tensor]], tuple[Tensor, ...]]
 
@@ -63,10 +50,8 @@ class _Blockwise(torch.autograd.Function):
         width = len(gradients) // len(ctx.index)
         for number, block in enumerate(ctx.index):
             leaves = [tensors[i].detach().requires_grad_(needed[i]) for i in block]
-            token = _is_pulling_back.set(True)
             with torch.enable_grad():
                 outputs = ctx.function(leaves)
-            _is_pulling_back.reset(token)
             given = gradients[number * width : (number + 1) * width]
             pairs = [(o, g) for o, g in zip(outputs, given, strict=True) if o.requires_grad]
             wanted = [(i, leaf) for i, leaf in zip(block, leaves, strict=True) if needed[i]]

@@ -12,127 +12,17 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from deeplfm.block_columns import BlockColumns
 from deeplfm.blockwise import blockwise
-from deeplfm.features import FeatureMap
-from deeplfm.features.base import Tables
 from deeplfm.variational.products import FeatureBlocks, LazyColumns, add, diagonal_moments
 
 # Waves (samples × rows × columns × terms) of a block, and how many may be kept for the backward pass.
 _BLOCK_WAVES, _KEPT_WAVES = 2**19, 2**20
-# The same where columns are never made, and only transients of the rows are.
-_FUSED_WAVES, _KEPT_FUSED_WAVES = 2**23, 2**24
 
 Reduction = Callable[..., tuple[Tensor, ...]]
 Piece = Sequence[Sequence[Tensor]]
-
-
-class BlockColumns:
-    """The columns of one feature map for some inputs.
-
-    What does not depend on the sample is done once, at construction: all columns where neither inputs
-    nor Ω do, the share of the original inputs where the map is a sum over inputs, and all tables.
-
-    Args:
-        features: the map.
-        frequency: Ω.
-        feature_weight: prior standard deviation of each wave within its force.
-        original: inputs that are the same for all samples.
-        hidden: inputs that differ by sample; they come first.
-    """
-
-    def __init__(
-        self,
-        features: FeatureMap,
-        frequency: Float[Tensor, "*S G P Q M"],
-        feature_weight: Float[Tensor, " M"],
-        original: Float[Tensor, "N P"],
-        hidden: Float[Tensor, "S N H"] | None = None,
-    ) -> None:
-        self.features, self.original, self.hidden = features, original, hidden
-        self.is_drawn = frequency.dim() == 5
-        self.is_free = hidden is None and not self.is_drawn
-        inputs, self.x = slice(None), original
-        self.base: tuple[Tensor, ...] | None = None
-        if hidden is not None:
-            inputs, self.x = slice(0, hidden.shape[-1]), hidden
-            others = slice(hidden.shape[-1], None)
-            if features.is_additive and not self.is_drawn and original.shape[-1]:
-                reach = features.extent(original, frequency)
-                tables = features.tables(frequency, feature_weight, reach, others)
-                self.base = features.waves(original, tables)
-            elif original.shape[-1]:
-                inputs, self.x = slice(None), _join(hidden, original)
-        reach = features.extent(self.x, frequency)
-        self.tables = features.tables(frequency, feature_weight, reach, inputs)
-        self.extras = features.extra_columns(self.seen) if features.extras else []
-        self.whole: FeatureBlocks | None = None
-        if self.is_free:
-            self.whole = [*features.waves(self.x, self.tables), *self.extras]
-
-    @property
-    def seen(self) -> Float[Tensor, "*S N P"]:
-        """All inputs of the map."""
-        return self.x if self.base is None else _join(self.x, self.original)
-
-    @property
-    def is_fused(self) -> bool:
-        """Whether moments of independent weights need no columns."""
-        return not self.is_free and self.features.has_wave_moments(self.tables)
-
-    @property
-    def waves_per_row(self) -> int:
-        """Waves to be evaluated for each sample of each row."""
-        n_terms = self.x.shape[-1] if self.features.is_additive else 1
-        per_term = self.features.n_groups * self.features.n_forces * self.features.n_features
-        return 0 if self.is_free else n_terms * per_term
-
-    def pieces(self, samples: list[int], rows: list[int]) -> list[list[Tensor]]:
-        """Tensors of which :meth:`make` makes the columns of each block, rows varying fastest."""
-        if self.whole is not None:
-            blocks = zip(*(family.split(rows, dim=-2) for family in self.whole), strict=True)
-            return [list(block) for block in blocks] * len(samples)
-        tables = [list(self.tables)] * len(samples)
-        if self.is_drawn:
-            split = (table.split(samples) for table in self.tables)
-            tables = [list(table) for table in zip(*split, strict=True)]
-        columns = [_grid(self.x, self.x.dim() == 3, samples, rows)]
-        columns += [_grid(share, False, samples, rows) for share in self.base or ()]
-        columns += [_grid(extra, extra.dim() == 4, samples, rows) for extra in self.extras]
-        return [
-            [*tables[i // len(rows)], *(column[i] for column in columns)]
-            for i in range(len(samples) * len(rows))
-        ]
-
-    def make(self, tensors: Sequence[Tensor]) -> FeatureBlocks:
-        """The columns of a block, from its tensors."""
-        if self.whole is not None:
-            return tensors
-        x, tables, base, extras = self._parts(tensors)
-        return [*self.features.waves(x, tables, base), *extras]
-
-    def moments(
-        self, tensors: Sequence[Tensor], mean: Tensor, variance: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """ΦM and Φ²V of a block without making its columns; for one that ``is_fused``."""
-        x, tables, base, extras = self._parts(tensors)
-        width = self.features.n_columns - self.features.n_extra_columns
-        waves, others = mean[..., :width, :], mean[..., width:, :]
-        wave_variance, other_variance = variance[..., :width, :], variance[..., width:, :]
-        found = self.features.wave_moments(x, tables, base, waves, wave_variance)
-        if not extras:
-            return found
-        rest = diagonal_moments(extras, others, other_variance)
-        return found[0] + rest[0], found[1] + rest[1]
-
-    def _parts(
-        self, tensors: Sequence[Tensor]
-    ) -> tuple[Tensor, Tables, tuple[Tensor, ...] | None, Sequence[Tensor]]:
-        n_tables, n_base = len(self.tables), len(self.base or ())
-        tables, x, others = tensors[:n_tables], tensors[n_tables], tensors[n_tables + 1 :]
-        return x, tuple(tables), tuple(others[:n_base]) or None, others[n_base:]
 
 
 class PieceColumns(LazyColumns):
@@ -192,15 +82,12 @@ class LayerColumns:
         self.blocks, self.n_samples, self.n_rows = blocks, n_samples, n_rows
         self.is_free = all(block.is_free for block in blocks)
         self.n_waves = sum(block.waves_per_row for block in blocks)
-        self._kept: PieceColumns | None = None
-        if n_samples * n_rows * self.n_waves <= _KEPT_WAVES:
-            ((piece,), _, _) = self._split()
-            self._kept = PieceColumns(blocks, piece)
+        is_small = n_samples * n_rows * self.n_waves <= _KEPT_WAVES
+        self._kept = self._everything() if is_small else None
 
     def whole(self) -> FeatureBlocks:
         """Φ itself, by families of columns; for few samples and rows."""
-        ((piece,), _, _) = self._split()
-        return list(self._kept or PieceColumns(self.blocks, piece))
+        return list(self._kept or self._everything())
 
     def map(
         self,
@@ -216,12 +103,14 @@ class LayerColumns:
                 line for each row; it must see no other tensor that has a gradient.
             arguments: tensors for all blocks.
             by_sample: tensors of which a block takes its samples.
-            is_diagonal: the reduction is :func:`diagonal_moments`; where it needs no columns, blocks
-                may be larger.
+            is_diagonal: the reduction is :func:`diagonal_moments`; where it needs no columns, it
+                needs no blocks.
         """
         if self._kept is not None:
             return reduction(self._kept, *arguments, *by_sample)
-        pieces, samples, rows = self._split(self._fused_waves() if is_diagonal else _BLOCK_WAVES)
+        if is_diagonal and all(block.is_free or block.is_fused for block in self.blocks):
+            return reduction(self._everything(), *arguments, *by_sample)
+        pieces, samples, rows = self._split(_BLOCK_WAVES)
         shares = [item.split(samples) for item in by_sample]
         widths = [len(tensors) for tensors in pieces[0]]
 
@@ -263,12 +152,10 @@ class LayerColumns:
             totals = [a.add_(b) for a, b in zip(totals, found, strict=True)] if totals else found
         return tuple(totals)
 
-    def _fused_waves(self) -> int | None:
-        """Waves of a block of a reduction that needs no columns where feature maps can do without."""
-        if not all(block.is_free or block.is_fused for block in self.blocks):
-            return _BLOCK_WAVES
-        n_waves = self.n_samples * self.n_rows * self.n_waves
-        return None if n_waves <= _KEPT_FUSED_WAVES else _FUSED_WAVES
+    def _everything(self) -> PieceColumns:
+        """All samples and rows as one block."""
+        ((piece,), _, _) = self._split()
+        return PieceColumns(self.blocks, piece)
 
     def _split(self, block_waves: int | None = None) -> tuple[list[Piece], list[int], list[int]]:
         """Tensors of every block of samples and rows, and the sizes of both."""
@@ -280,17 +167,6 @@ class LayerColumns:
         samples, rows = _sizes(self.n_samples, sample_size), _sizes(self.n_rows, row_size)
         made = [block.pieces(samples, rows) for block in self.blocks]
         return list(zip(*made, strict=True)), samples, rows
-
-
-def _join(hidden: Tensor, original: Tensor) -> Float[Tensor, "S N HP"]:
-    return torch.cat([hidden, original.expand(*hidden.shape[:-1], -1)], dim=-1)
-
-
-def _grid(item: Tensor, is_sampled: bool, samples: list[int], rows: list[int]) -> list[Tensor]:
-    """Blocks of *S … N ·, rows varying fastest; split, whose backward pass is one concatenation."""
-    parts = item.split(samples) if is_sampled else [item]
-    blocks = [block for part in parts for block in part.split(rows, dim=-2)]
-    return blocks if is_sampled else blocks * len(samples)
 
 
 def _sizes(total: int, size: int) -> list[int]:

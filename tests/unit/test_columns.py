@@ -174,8 +174,6 @@ def limit(monkeypatch, block_waves, tile_waves):
     """Keep nothing, and make nothing larger than this at once."""
     monkeypatch.setattr(columns_module, "_KEPT_WAVES", 0)
     monkeypatch.setattr(columns_module, "_BLOCK_WAVES", block_waves)
-    monkeypatch.setattr(columns_module, "_FUSED_WAVES", block_waves)
-    monkeypatch.setattr(columns_module, "_KEPT_FUSED_WAVES", 0)
     monkeypatch.setattr(plain_kernels, "_TILE_WAVES", tile_waves)
 
 

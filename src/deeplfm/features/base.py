@@ -47,6 +47,7 @@ class FeatureMap(nn.Module):
     sensitivity_unit: Tensor
     columns_per_frequency: ClassVar[int] = 2
     is_additive: ClassVar[bool] = False  # Φ is a sum over input dimensions
+    has_force: ClassVar[bool] = False  # the columns answer forces that can be recovered
     origin: float = 0.0  # where systems begin to listen
     spectral_variance: ClassVar[float] = 1.0
 
@@ -196,6 +197,10 @@ class FeatureMap(nn.Module):
         """Largest distance of each input from the origin, by sample where Ω differs by sample."""
         largest = (x.detach() - self.origin).abs().amax(-2)
         return largest.amax(0) if largest.dim() > 1 and frequency.dim() == 4 else largest
+
+    def filter_gain(self, frequency: Float[Tensor, " F"]) -> Float[Tensor, "G P F"]:
+        """What the system makes of the size of a steady wave: |G(jω)|; 1 where there is no system."""
+        return torch.ones(self.n_groups, self.n_inputs, len(frequency), dtype=frequency.dtype)
 
     def initial_state(self, x: Float[Tensor, "*S 1 N P"]) -> Float[Tensor, "*S G N P"]:
         """What an unknown state at the lower limit leaves at x; responses override it."""

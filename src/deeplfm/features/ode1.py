@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from deeplfm.features.base import Tables
 from deeplfm.features.waves import HarmonicMap, WaveTables, steady_tables
+from deeplfm.features.waves import response_transients as response_transients
 
 # Up to these |z| a response is a polynomial: of a column, where the quotient would lose digits of
 # gradients, and of a whole layer, where no wave is then needed at all.
@@ -57,9 +58,8 @@ def response_tables(
     amplitude = torch.where(is_near, 0.0, gain) / torch.hypot(far_decay, frequency)
     turn = frequency * lower_limit
     phase = turn - torch.atan2(frequency, far_decay)
-    phase = phase - 2 * math.pi * torch.round(
-        phase.detach() / (2 * math.pi)
-    )  # before it is rounded
+    # Whole turns are taken away while there are digits for them: the dtype may have few.
+    phase = phase - 2 * math.pi * torch.round(phase.detach() / (2 * math.pi))
     transient_real = [-amplitude * torch.cos(phase)]
     transient_imag = [-amplitude * torch.sin(phase)]
     if bool(is_near.any()):
@@ -96,21 +96,6 @@ def _n_terms(radius: float, dtype: torch.dtype) -> int:
     return n
 
 
-def response_transients(
-    time: Float[Tensor, "*S N J"], tables: WaveTables
-) -> Float[Tensor, "*S G N L"]:
-    """Row by row what :func:`response_tables` multiplies: e^{−γs}, and powers of s where asked."""
-    time = time.unsqueeze(-3)
-    rows = [torch.exp(-tables.decay.unsqueeze(-2) * time)]
-    n_powers = tables.transient_real.shape[-2] // time.shape[-1] - 1
-    if n_powers:
-        factor = power = (time / tables.extent[..., None, None, :]).expand_as(rows[0])
-        for _ in range(n_powers):
-            rows.append(power)
-            power = power * factor
-    return torch.cat(rows, dim=-1)
-
-
 class FirstOrder(HarmonicMap):
     r"""Random Fourier response features of f' + γf = Σ_q S_q u_q, with k_u = exp(−r²/ℓ²).
 
@@ -132,6 +117,7 @@ class FirstOrder(HarmonicMap):
 
     spectral_variance: ClassVar[float] = 2.0
     is_additive: ClassVar[bool] = True
+    has_force: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -158,6 +144,10 @@ class FirstOrder(HarmonicMap):
         """Decay γ of each input dimension."""
         return self.log_decay.exp()
 
+    def filter_gain(self, frequency: Float[Tensor, " F"]) -> Float[Tensor, "G P F"]:
+        """1/|γ + jω|."""
+        return 1 / torch.hypot(self.decay.to(frequency.dtype).unsqueeze(-1), frequency)
+
     def tables(
         self,
         frequency: Float[Tensor, "*S #G P Q M"],
@@ -178,12 +168,6 @@ class FirstOrder(HarmonicMap):
             extent,
             self.lower_limit,
         )
-
-    def transients(
-        self, x: Float[Tensor, "*S N P"], tables: WaveTables
-    ) -> Float[Tensor, "*S G N L"]:
-        """What the state at the lower limit leaves of each input's response."""
-        return response_transients(x, tables)
 
     def initial_state(self, x: Float[Tensor, "*S 1 N P"]) -> Float[Tensor, "*S G N P"]:
         """Free decay e^{−γ(x−a)} of an unknown state at the lower limit (at 0 when a = −∞)."""

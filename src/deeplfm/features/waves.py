@@ -19,10 +19,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from deeplfm.blockwise import values_are_unused
 from deeplfm.features.base import FeatureMap, Tables
 from deeplfm.kernels import kernels_for
-from deeplfm.kernels.arguments import Moments
+from deeplfm.kernels.arguments import Moments, transient_rows
 
 
 class WaveTables(NamedTuple):
@@ -34,8 +33,8 @@ class WaveTables(NamedTuple):
         phase: α of every term and column.
         transient_real: real part of the gains of the transients.
         transient_imag: imaginary part of the gains of the transients.
-        decay: rate of each transient.
-        extent: largest absolute value of each input.
+        decay: of the transients e^{−γx} of each input; the others are powers of x.
+        extent: largest absolute value of each input, the unit of the powers.
     """
 
     frequency: Float[Tensor, "*S G J I K"]
@@ -50,18 +49,20 @@ class WaveTables(NamedTuple):
 def steady_tables(frequency: Tensor, amplitude: Tensor, phase: Tensor) -> WaveTables:
     """Tables of waves without transients."""
     none = amplitude[..., :0, :]
-    empty = amplitude.new_zeros(*frequency.shape[:-4], 0)
-    return WaveTables(frequency, amplitude, phase, none, none, empty, empty)
+    decay = amplitude.new_zeros(*frequency.shape[:-3], 0)
+    return WaveTables(frequency, amplitude, phase, none, none, decay, decay[..., 0, :])
+
+
+def response_transients(
+    x: Float[Tensor, "*S N P"], tables: WaveTables
+) -> Float[Tensor, "*S G N L"]:
+    """Row by row what the gains of the transients multiply."""
+    n_powers = tables.transient_real.shape[-2] // x.shape[-1] - 1
+    return transient_rows(x.unsqueeze(-3), tables.decay, tables.extent.unsqueeze(-2), n_powers)
 
 
 class HarmonicMap(FeatureMap):
-    """A map whose columns are sums of waves and transients; children give tables and transients."""
-
-    def transients(
-        self, x: Float[Tensor, "*S N P"], tables: WaveTables
-    ) -> Float[Tensor, "*S G N L"]:
-        """Functions of a row that no frequency enters, one for each row of the transient tables."""
-        raise NotImplementedError(f"{type(self).__name__} has no transients")
+    """A map whose columns are sums of waves and transients; children give tables."""
 
     def waves(
         self,
@@ -74,7 +75,7 @@ class HarmonicMap(FeatureMap):
         x = x - self.origin if self.origin else x
         parts: Sequence[Any] = (None, None)
         if layout.n_transients:
-            rows = layout.batched(self.transients(x, table), is_table=True)
+            rows = layout.batched(response_transients(x, table), is_table=True)
             gains = table.transient_real.flatten(0, -3), table.transient_imag.flatten(0, -3)
             parts = [(rows.flatten(1, 2) @ gain).unflatten(1, rows.shape[1:3]) for gain in gains]
         if base is not None:
@@ -101,14 +102,12 @@ class HarmonicMap(FeatureMap):
         """ΦM and Φ²V in one pass over rows."""
         table, layout = WaveTables(*tables), _Layout(x, tables)
         x = x - self.origin if self.origin else x
-        rows = x.new_zeros(layout.n_batches, *layout.lines, 0)
-        if layout.n_transients:
-            rows = layout.batched(self.transients(x, table), is_table=True)
         gains = torch.stack([table.transient_real, table.transient_imag], dim=-3).flatten(0, -4)
         given = Moments(
-            layout.terms(x),
+            layout.rows(x),
             *layout.waves(table),
-            rows,
+            table.decay.flatten(0, -2),
+            table.extent.unsqueeze(-2).expand_as(table.decay).flatten(0, -2),
             gains,
             x.new_zeros(2, layout.n_batches, 0, gains.shape[-1])
             if base is None
@@ -142,10 +141,13 @@ class _Layout:
         rows = rows if has_samples else rows[None]
         return rows.expand(*self.drawn, self.n_groups, *rows.shape[2:]).flatten(0, 1).unsqueeze(-3)
 
+    def rows(self, x: Tensor) -> Float[Tensor, "#B S N P"]:
+        """Inputs by batch."""
+        return self.batched(x.unsqueeze(-3))
+
     def terms(self, x: Tensor) -> Float[Tensor, "#B J S N I"]:
         """Inputs by term."""
-        terms = x.unflatten(-1, (self.n_terms, self.n_dimensions)).movedim(-2, -3)
-        return self.batched(terms.unsqueeze(-4))
+        return self.rows(x).unflatten(-1, (self.n_terms, self.n_dimensions)).movedim(-2, 1)
 
     def waves(self, table: WaveTables) -> tuple[Tensor, Tensor, Tensor]:
         """Tables of the waves by batch."""
@@ -218,8 +220,7 @@ class _WaveMoments(torch.autograd.Function):
     def forward(ctx, *tensors):  # type: ignore[no-untyped-def]
         ctx.kernels = kernels_for(tensors[0])
         ctx.save_for_backward(*tensors)
-        given = Moments(*tensors)
-        return given.empty() if values_are_unused() else ctx.kernels.moments(given)
+        return ctx.kernels.moments(Moments(*tensors))
 
     @staticmethod
     @once_differentiable

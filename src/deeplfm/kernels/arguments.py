@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -12,22 +13,24 @@ class Moments(NamedTuple):
     """Arguments of the moments Φm and Φ²v of F = base + transients·gains + waves, or their gradients.
 
     Attributes:
-        x: inputs of the waves, one batch for all or one each.
+        x: inputs, the dimensions of each term in turn; one batch for all or one each.
         frequency: ω of every term, dimension and column.
         amplitude: a of every term and column.
         phase: α of every term and column.
-        transients: functions of a row that no frequency enters.
+        decay: of the transients of each input; see :func:`transient_rows`.
+        extent: unit of the powers of each input.
         gains: of the transients, real and imaginary.
         base: what is added for all samples, real and imaginary; no rows where that is nothing.
         mean: m of the columns, real ones first.
         variance: v of the columns, real ones first.
     """
 
-    x: Float[Tensor, "#B J S N I"]
+    x: Float[Tensor, "#B S N P"]
     frequency: Float[Tensor, "B J I K"]
     amplitude: Float[Tensor, "B J K"]
     phase: Float[Tensor, "B J K"]
-    transients: Float[Tensor, "B S N L"]
+    decay: Float[Tensor, "B P"]
+    extent: Float[Tensor, "B P"]
     gains: Float[Tensor, "B 2 L K"]
     base: Float[Tensor, "2 B #N K"]
     mean: Float[Tensor, "B 2K U"]
@@ -38,7 +41,48 @@ class Moments(NamedTuple):
         """Whether there is anything to add for all samples."""
         return self.base.shape[2] > 0
 
+    @property
+    def n_powers(self) -> int:
+        """Powers of each input among the transients; −1 where there are no transients at all."""
+        n_transients, n_inputs = self.gains.shape[2], self.decay.shape[-1]
+        return n_transients // n_inputs - 1 if n_transients else -1
+
     def empty(self) -> tuple[Float[Tensor, "B S N U"], Float[Tensor, "B S N U"]]:
         """Tensors for the two moments, not yet filled."""
-        shape = (len(self.mean), *self.x.shape[2:4], self.mean.shape[-1])
-        return self.x.new_empty(shape), self.x.new_empty(shape)
+        shape = (*self.x.shape[1:3], len(self.mean), self.mean.shape[-1])  # as outputs want them
+        return self.x.new_empty(shape).movedim(2, 0), self.x.new_empty(shape).movedim(2, 0)
+
+
+def transient_rows(
+    x: Float[Tensor, "*S N P"],
+    decay: Float[Tensor, "*#S P"],
+    extent: Float[Tensor, "*#S P"],
+    n_powers: int,
+) -> Float[Tensor, "*S N L"]:
+    """Functions of a row that no frequency enters: e^{−γx}, x/e, (x/e)², … of all inputs in turn."""
+    rows = [torch.exp(-decay.unsqueeze(-2) * x)]
+    if n_powers:
+        factor = power = (x / extent.unsqueeze(-2)).expand_as(rows[0])
+        for _ in range(n_powers):
+            rows.append(power)
+            power = power * factor
+    return torch.cat(rows, dim=-1)
+
+
+def pull_transients(
+    x: Float[Tensor, "N P"],
+    decay: Float[Tensor, " P"],
+    extent: Float[Tensor, " P"],
+    rows: Float[Tensor, "N L"],
+    gradient: Float[Tensor, "N L"],
+) -> tuple[Float[Tensor, "N P"], Float[Tensor, " P"]]:
+    """Gradients of inputs and decays, from those of :func:`transient_rows` and its result."""
+    values, gradients = (item.unflatten(-1, (-1, x.shape[-1])) for item in (rows, gradient))
+    by_exponent = -values[:, 0] * gradients[:, 0]
+    by_x = by_exponent * decay
+    n_powers = values.shape[1] - 1
+    if n_powers:
+        order = torch.arange(1, n_powers + 1, dtype=x.dtype, device=x.device)[:, None] / extent
+        by_x.addcmul_(order[0], gradients[:, 1])
+        by_x += (values[:, 1:-1] * gradients[:, 2:] * order[1:]).sum(1)
+    return by_x, (by_exponent * x).sum(0)

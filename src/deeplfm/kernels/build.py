@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from deeplfm.errors import DeepLFMError
+from deeplfm.files import cache_folder
 
 _SOURCE = Path(__file__).with_name("waves.cpp")
 _FLAGS = (
@@ -20,7 +21,7 @@ _FLAGS = (
     "-std=c++17",
     "-fPIC",
     "-shared",
-    "-fopenmp-simd",
+    "-ffp-contract=fast",
     "-fno-math-errno",
     "-fno-trapping-math",
 )
@@ -56,19 +57,6 @@ def find_compiler() -> str | None:
     """The C++ compiler that would be used."""
     names = [os.environ.get("CXX", ""), "c++", "g++", "clang++"]
     return next((found for name in names if name and (found := shutil.which(name))), None)
-
-
-def cache_folder() -> Path:
-    """Where compiled kernels are kept: the user's cache, or a scratch folder where that is closed."""
-    root = os.environ.get("DEEPLFM_CACHE") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    folder = Path(root).expanduser() / "deeplfm"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK):
-            return folder
-    except (OSError, RuntimeError):
-        pass
-    return Path(tempfile.mkdtemp(prefix="deeplfm-"))
 
 
 def _run(command: list[str]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from deeplfm.kernels.arguments import Moments
+from deeplfm.kernels.arguments import Moments, pull_transients, transient_rows
 
 _TILE_WAVES = 2**20
 
@@ -73,14 +73,12 @@ class PlainKernels:
     def pull_moments(self, given: Moments, grad_mean: Tensor, grad_variance: Tensor) -> Moments:
         """Gradients of all arguments of :meth:`moments`."""
         total = Moments(*(torch.zeros_like(item) for item in given))
-        grad_x = given.x.new_zeros(len(given.frequency), *given.x.shape[1:])
-        total = total._replace(x=grad_x)
         for tile in _tiles(given):
             of_mean, of_variance = (
                 item[tile.place].reshape(-1, item.shape[-1]) for item in (grad_mean, grad_variance)
             )
             tile.pull_back(of_mean, of_variance, total)
-        return total._replace(x=grad_x.sum_to_size(given.x.shape))
+        return total
 
 
 class _Tile:
@@ -94,19 +92,23 @@ class _Tile:
         rows: slice,
     ) -> None:
         self.batch, self.rows, self.place = batch, rows, (batch, samples, rows)
-        self.x_place = (slice(None), samples, rows)
-        x = given.x[batch if len(given.x) > 1 else 0][self.x_place]
-        self.lines = x.shape[1:3]
-        self.x = x.flatten(1, 2)  # J R I
+        self.x_place = (batch if len(given.x) > 1 else 0, samples, rows)
+        x = given.x[self.x_place]
+        self.lines = x.shape[:2]
+        self.time = x.flatten(0, 1)  # R P
+        n_terms, n_dimensions, n_columns = given.frequency.shape[1:]
+        self.x = self.time.unflatten(1, (n_terms, n_dimensions)).movedim(1, 0)  # J R I
         self.frequency, self.amplitude, self.phase = (
             table[batch] for table in (given.frequency, given.amplitude, given.phase)
         )
-        self.transients = given.transients[self.place].flatten(0, 1)  # R L
+        self.decay, self.extent = given.decay[batch], given.extent[batch]
+        self.transients = x.new_empty(len(self.time), 0)  # R L
+        if given.n_powers >= 0:
+            self.transients = transient_rows(self.time, self.decay, self.extent, given.n_powers)
         self.gains = given.gains[batch]  # 2 L K
         self.base = given.base[:, batch, rows] if given.has_base else None  # 2 N K
-        n_columns = given.frequency.shape[-1]
         self.weights = [item[batch].view(2, n_columns, -1) for item in (given.mean, given.variance)]
-        n_terms, n_rows = self.x.shape[:2]
+        n_rows = len(self.time)
         self.large = _buffer("large", (3, n_terms, n_rows, n_columns), x)
         self.small = _buffer("small", (2, 2, n_rows, n_columns), x)
 
@@ -143,9 +145,6 @@ class _Tile:
             by_unit = torch.bmm(moment.mT.expand(2, -1, -1), value).mT  # 2 K U
             weights[self.batch] += by_unit.reshape(weights[self.batch].shape)
             value.square_()
-        by_row = torch.bmm(gradient, self.gains.mT).sum(0)
-        total.transients[self.place] = by_row.view(*self.lines, -1)
-        total.gains[self.batch].baddbmm_(self.transients.mT.expand(2, -1, -1), gradient)
         if self.base is not None:
             total.base[:, self.batch, self.rows] += gradient.view(2, *self.lines, -1).sum(1)
         cosine, sine, buffer = self.large
@@ -157,15 +156,28 @@ class _Tile:
         total.frequency[self.batch] += by_table[:, :-1]
         total.phase[self.batch] += by_table[:, -1]
         table = (self.frequency * self.amplitude[:, None]).mT
-        found = torch.empty_like(self.x)
+        found = self.x.new_empty(self.x.shape)
         _thin_products(across, table, found)
-        total.x[self.batch][self.x_place] = found.view(len(found), *self.lines, -1)
+        by_x = found.movedim(0, 1).flatten(1)  # R P
+        if self.transients.shape[-1]:
+            total.gains[self.batch].baddbmm_(self.transients.mT.expand(2, -1, -1), gradient)
+            by_time, by_decay = pull_transients(
+                self.time,
+                self.decay,
+                self.extent,
+                self.transients,
+                torch.bmm(gradient, self.gains.mT).sum(0),
+            )
+            by_x += by_time
+            total.decay[self.batch] += by_decay
+        total.x[self.x_place] += by_x.view(*self.lines, -1)
 
 
 def _tiles(given: Moments) -> Iterator[_Tile]:
     """Tiles of all batches, samples and rows."""
-    n_terms, n_samples, n_rows = given.x.shape[1:4]
-    size = max(1, _TILE_WAVES // (n_terms * given.frequency.shape[-1]))
+    n_samples, n_rows = given.x.shape[1:3]
+    n_terms, _, n_columns = given.frequency.shape[1:]
+    size = max(1, _TILE_WAVES // (n_terms * n_columns))
     row_size = min(n_rows, size)
     sample_size = max(1, size // row_size)
     for batch in range(len(given.frequency)):

@@ -4,415 +4,463 @@
 //   F[r, k] = base + transients + sum_j a[j, k] exp(i (omega[j, :, k] . x[j, r, :] + alpha[j, k]))
 //
 // Every function does the rows first <= n < last of all batches and samples, so that threads share
-// no line of any result. Columns are the inner loop: tables and one line of F stay in the first cache,
-// and the compiler can use the widest registers there are. Nothing is kept between rows; a gradient
-// evaluates sines and cosines again, which costs less than storing them.
+// no line of any result. Columns are taken in chunks that fill a register; all that a chunk of a row
+// needs is done while it is there, gradients too. Nothing is kept between rows: a gradient evaluates
+// sines and cosines again, which costs less than storing them.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 namespace {
 
-// 1/n! with alternating signs: the series of sine (odd n) and cosine (even n) on [-pi/4, pi/4].
-// Half a turn of pi is split so that a multiple of it can be taken away without rounding.
-template <typename T> struct Series;
-
-template <> struct Series<float> {
-  static constexpr int terms = 4;
-  static constexpr float half_pi[3] = {1.57079637050628662109375f, -4.3711388286737929e-8f,
-                                       -1.7151245100058819e-15f};
-};
-
-template <> struct Series<double> {
-  static constexpr int terms = 8;
-  static constexpr double half_pi[3] = {1.570796326794896558, 6.1232339957367660e-17,
-                                        -1.4973849048591698e-33};
-};
-
-constexpr double signed_inverse_factorial(int n, int sign) {
-  double value = sign;
-  for (int i = 2; i <= n; ++i) value /= i;
-  return value;
-}
-
-template <typename T, int Parity, int Term> inline T horner(T square) {
-  // Sum from this term on of (-1)^i square^(i - Term) / (2 i + Parity)!
-  constexpr T coefficient =
-      T(signed_inverse_factorial(2 * Term + Parity, Term % 2 == 0 ? 1 : -1));
-  if constexpr (Term == Series<T>::terms) {
-    return coefficient;
-  } else {
-    return coefficient + square * horner<T, Parity, Term + 1>(square);
-  }
-}
-
-template <typename T> inline void sine_cosine(T angle, T &sine, T &cosine) {
-  constexpr T two_over_pi = T(0.636619772367581343);
-  const T turns = std::rint(angle * two_over_pi);
-  T rest = std::fma(-turns, Series<T>::half_pi[0], angle);
-  rest = std::fma(-turns, Series<T>::half_pi[1], rest);
-  rest = std::fma(-turns, Series<T>::half_pi[2], rest);
-  const T square = rest * rest;
-  const T small_sine = rest * horner<T, 1, 0>(square);
-  const T small_cosine = horner<T, 0, 0>(square);
-  const T half = std::floor(turns * T(0.5));
-  const T is_odd = turns - 2 * half;                              // 0 or 1
-  const T is_half_odd = half - 2 * std::floor(half * T(0.5));
-  const T sign = 1 - 2 * is_half_odd;
-  sine = sign * (is_odd > 0 ? small_cosine : small_sine);
-  cosine = sign * (1 - 2 * is_odd) * (is_odd > 0 ? small_sine : small_cosine);
-}
-
 struct Shape {
-  int64_t batches, x_batches, terms, samples, rows, dimensions, columns, transients, units;
-  int64_t has_base;
+  int64_t batches, x_batches, terms, samples, rows, dimensions, columns, powers, units, has_base;
+
+  int64_t inputs() const { return terms * dimensions; }
+  // Each input has e^(-decay x) and powers of x: line n * inputs + p is function n of input p.
+  int64_t transients() const { return powers < 0 ? 0 : (1 + powers) * inputs(); }
+  // The lines of columns that tables are made of come in this order, and their gradients too:
+  // frequencies, amplitudes, phases, gains (real, imaginary), means and variances (by unit and part).
+  int64_t waves() const { return inputs() + 2 * terms; }
+  int64_t lines() const { return waves() + 2 * transients() + 4 * units; }
+  // Gradients of a batch that are sums over rows: those of the tables, then those of the decays.
+  int64_t sums() const { return lines() * columns + (powers < 0 ? 0 : inputs()); }
+  // Places of a row: among the inputs, among the columns, and among the moments.
+  int64_t input(int64_t b, int64_t s, int64_t n) const {
+    return (((x_batches == 1 ? 0 : b) * samples + s) * rows + n) * inputs();
+  }
+  int64_t line(int64_t b, int64_t s, int64_t n) const {
+    return ((b * samples + s) * rows + n) * columns;
+  }
+  int64_t moment(int64_t b, int64_t s, int64_t n) const {
+    return ((s * rows + n) * batches + b) * units;
+  }
 };
 
-// Angles of one row and one term.
-template <typename T>
-inline void angles(const T *x, const T *frequency, const T *phase, int64_t dimensions,
-                   int64_t columns, T *__restrict angle) {
-  for (int64_t k = 0; k < columns; ++k) angle[k] = phase[k];
-  for (int64_t i = 0; i < dimensions; ++i) {
-    const T value = x[i];
-    const T *line = frequency + i * columns;
-#pragma omp simd
-    for (int64_t k = 0; k < columns; ++k) angle[k] += value * line[k];
-  }
-}
+constexpr int register_bytes = 32;
 
-template <typename T>
-inline void add_multiple(T factor, const T *__restrict line, int64_t size, T *__restrict total) {
-#pragma omp simd
-  for (int64_t k = 0; k < size; ++k) total[k] += factor * line[k];
-}
+// Polynomials of the square, closest to sin(x)/x and cos(x) for |x| <= pi/2, and pi in two parts.
+template <typename T> struct Number;
 
-template <typename T>
-inline T dot(const T *__restrict left, const T *__restrict right, int64_t size) {
-  T total = 0;
-#pragma omp simd reduction(+ : total)
-  for (int64_t k = 0; k < size; ++k) total += left[k] * right[k];
+template <> struct Number<float> {
+  typedef float Lanes __attribute__((vector_size(register_bytes)));
+  typedef uint32_t Bits __attribute__((vector_size(register_bytes)));
+  static constexpr float round = 12582912.0f;  // 1.5 * 2^23: a sum with it has no fraction
+  static constexpr float pi = 3.14159274101257324f, rest_of_pi = -8.74227765734758577e-8f;
+  static constexpr float sine[] = {0.99999999573282807f, -0.166666579918947841f,
+                                   0.00833305106231386876f, -0.000198090751796403689f,
+                                   2.60522462372601629e-6f};
+  static constexpr float cosine[] = {0.999999999780651623f, -0.499999993584687152f,
+                                     0.0416666362578964397f, -0.00138883613975837783f,
+                                     2.47601611984241704e-5f, -2.60514922790950249e-7f};
+};
+
+template <> struct Number<double> {
+  typedef double Lanes __attribute__((vector_size(register_bytes)));
+  typedef uint64_t Bits __attribute__((vector_size(register_bytes)));
+  static constexpr double round = 6755399441055744.0;  // 1.5 * 2^52
+  static constexpr double pi = 3.141592653589793116, rest_of_pi = 1.2246467991473532e-16;
+  static constexpr double sine[] = {
+      1.0,  -0.166666666666666653, 0.00833333333333318665, -0.000198412698412087615,
+      2.75573192112433418e-6, -2.5052106891756013e-8, 1.60589409352666506e-10,
+      -7.64302797288191009e-13, 2.72158926615422313e-15};
+  static constexpr double cosine[] = {
+      0.999999999999999996, -0.499999999999999743, 0.0416666666666638879,
+      -0.00138888888887731709, 2.48015872774437211e-5, -2.75573163935134665e-7,
+      2.0876561958991443e-9, -1.14629048687822901e-11, 4.60900704173208076e-14};
+};
+
+template <typename T> using Lanes = typename Number<T>::Lanes;
+template <typename T> constexpr int lanes = register_bytes / sizeof(T);
+
+template <typename V, typename T, size_t N> inline V polynomial(V x, const T (&coefficients)[N]) {
+  V total = x * coefficients[N - 1] + coefficients[N - 2];
+#pragma GCC unroll 8
+  for (int i = int(N) - 3; i >= 0; --i) total = total * x + coefficients[i];
   return total;
 }
 
-template <typename T> struct Tables {
-  const T *frequency, *amplitude, *phase;  // B J I K, B J K, B J K
-};
-
-// One row of F added to real and imag; sines and cosines of all terms are left in waves (2 J K).
-template <typename T>
-inline void add_waves(const Shape &shape, const Tables<T> &tables, int64_t batch, const T *x,
-                      int64_t row, T *__restrict angle, T *waves, T *__restrict real,
-                      T *__restrict imag) {
-  const int64_t columns = shape.columns, dimensions = shape.dimensions;
-  const int64_t all_rows = shape.samples * shape.rows;
-  const int64_t x_batch = shape.x_batches == 1 ? 0 : batch;
-  for (int64_t j = 0; j < shape.terms; ++j) {
-    const int64_t table = batch * shape.terms + j;
-    angles(x + ((x_batch * shape.terms + j) * all_rows + row) * dimensions,
-           tables.frequency + table * dimensions * columns, tables.phase + table * columns,
-           dimensions, columns, angle);
-    const T *__restrict size = tables.amplitude + table * columns;
-    T *__restrict sines = waves + 2 * j * columns;
-    T *__restrict cosines = sines + columns;
-#pragma omp simd
-    for (int64_t k = 0; k < columns; ++k) {
-      T sine, cosine;
-      sine_cosine(angle[k], sine, cosine);
-      sines[k] = sine;
-      cosines[k] = cosine;
-      real[k] += size[k] * cosine;
-      imag[k] += size[k] * sine;
-    }
-  }
+template <typename T> inline void sine_cosine(Lanes<T> angle, Lanes<T> &sine, Lanes<T> &cosine) {
+  using Known = Number<T>;
+  using Bits = typename Known::Bits;
+  const Lanes<T> shifted = angle * T(0.318309886183790672) + Known::round;
+  const Lanes<T> turns = shifted - Known::round;  // half turns
+  const Lanes<T> rest = (angle - turns * Known::pi) - turns * Known::rest_of_pi;
+  const Lanes<T> square = rest * rest;
+  const Bits sign = (Bits)shifted << (8 * sizeof(T) - 1);  // that of an odd number of half turns
+  sine = (Lanes<T>)((Bits)(rest * polynomial(square, Known::sine)) ^ sign);
+  cosine = (Lanes<T>)((Bits)polynomial(square, Known::cosine) ^ sign);
 }
 
-// What the gradient of one row of F says of inputs and tables.
-template <typename T> struct Sums {
-  T *amplitude, *phase, *frequency;  // J K, J K, J I K
-};
-
-template <typename T>
-inline void pull_waves(const Shape &shape, const Tables<T> &tables, int64_t batch, const T *x,
-                       int64_t row, const T *waves, const T *__restrict grad_real,
-                       const T *__restrict grad_imag, T *__restrict turn, const Sums<T> &sums,
-                       T *grad_x) {
-  const int64_t columns = shape.columns, dimensions = shape.dimensions;
-  const int64_t all_rows = shape.samples * shape.rows;
-  const int64_t x_batch = shape.x_batches == 1 ? 0 : batch;
-  for (int64_t j = 0; j < shape.terms; ++j) {
-    const int64_t table = batch * shape.terms + j;
-    const T *__restrict size = tables.amplitude + table * columns;
-    const T *__restrict sines = waves + 2 * j * columns;
-    const T *__restrict cosines = sines + columns;
-    T *__restrict by_amplitude = sums.amplitude + j * columns;
-    T *__restrict by_phase = sums.phase + j * columns;
-#pragma omp simd
-    for (int64_t k = 0; k < columns; ++k) {
-      by_amplitude[k] += grad_real[k] * cosines[k] + grad_imag[k] * sines[k];
-      turn[k] = size[k] * (grad_imag[k] * cosines[k] - grad_real[k] * sines[k]);
-      by_phase[k] += turn[k];
-    }
-    const T *values = x + ((x_batch * shape.terms + j) * all_rows + row) * dimensions;
-    T *to_x = grad_x + (table * all_rows + row) * dimensions;
-    for (int64_t i = 0; i < dimensions; ++i) {
-      add_multiple(values[i], turn, columns, sums.frequency + (j * dimensions + i) * columns);
-      to_x[i] = dot(tables.frequency + (table * dimensions + i) * columns, turn, columns);
-    }
-  }
+template <typename T> inline T sum(const Lanes<T> &values) {
+  constexpr int half = lanes<T> / 2;
+  T totals[half];
+  for (int v = 0; v < half; ++v) totals[v] = values[v] + values[v + half];
+  for (int v = 0; v < half / 2; ++v) totals[v] += totals[v + half / 2];
+  return half == 4 ? totals[0] + totals[1] : totals[0];
 }
 
-// Sums over rows are taken in T over a run of rows and in double over runs.
-constexpr int64_t run_of_rows = 64;
-
-template <typename T> void flush(std::vector<T> &sums, double *total) {
-  for (size_t k = 0; k < sums.size(); ++k) {
-    total[k] += sums[k];
-    sums[k] = 0;
-  }
-}
-
-template <typename T>
-void evaluate(const Shape &shape, int64_t first, int64_t last, const T *x, const Tables<T> &tables,
-              T *real, T *imag) {
-  std::vector<T> angle(shape.columns), waves(2 * shape.terms * shape.columns);
-  for (int64_t b = 0; b < shape.batches; ++b)
-    for (int64_t s = 0; s < shape.samples; ++s)
-      for (int64_t n = first; n < last; ++n) {
-        const int64_t row = s * shape.rows + n;
-        const int64_t line = (b * shape.samples * shape.rows + row) * shape.columns;
-        add_waves(shape, tables, b, x, row, angle.data(), waves.data(), real + line, imag + line);
-      }
-}
-
-template <typename T>
-void pull_back(const Shape &shape, int64_t first, int64_t last, const T *x,
-               const Tables<T> &tables, const T *grad_real, const T *grad_imag, T *grad_x,
-               double *grad_tables) {
-  const int64_t columns = shape.columns, wide = shape.terms * columns;
-  std::vector<T> angle(columns), waves(2 * wide), real(columns), imag(columns);
-  std::vector<T> sums((2 + shape.dimensions) * wide);
-  const Sums<T> parts{sums.data(), sums.data() + wide, sums.data() + 2 * wide};
-  for (int64_t b = 0; b < shape.batches; ++b) {
-    int64_t done = 0;
-    for (int64_t s = 0; s < shape.samples; ++s)
-      for (int64_t n = first; n < last; ++n) {
-        const int64_t row = s * shape.rows + n;
-        const int64_t line = (b * shape.samples * shape.rows + row) * columns;
-        add_waves(shape, tables, b, x, row, angle.data(), waves.data(), real.data(), imag.data());
-        pull_waves(shape, tables, b, x, row, waves.data(), grad_real + line, grad_imag + line,
-                   angle.data(), parts, grad_x);
-        if (++done % run_of_rows == 0) flush(sums, grad_tables + b * sums.size());
-      }
-    flush(sums, grad_tables + b * sums.size());
-  }
-}
-
-// The same for many short lines, whose width is a multiple of lanes: loops of a fixed length.
-constexpr int64_t lanes = 8;
-
-template <typename T>
-inline void combine(const T *factors, const T *__restrict table, int64_t lines, int64_t width,
-                    T *__restrict total) {
-  for (int64_t c = 0; c < width; c += lanes) {
-    T sum[lanes] = {};
-    for (int64_t i = 0; i < lines; ++i)
-      for (int64_t v = 0; v < lanes; ++v) sum[v] += factors[i] * table[i * width + c + v];
-    for (int64_t v = 0; v < lanes; ++v) total[c + v] = sum[v];
-  }
-}
-
-template <typename T>
-inline void add_outer(const T *factors, const T *__restrict line, int64_t lines, int64_t width,
-                      T *__restrict total) {
-  for (int64_t i = 0; i < lines; ++i)
-    for (int64_t c = 0; c < width; c += lanes)
-      for (int64_t v = 0; v < lanes; ++v) total[i * width + c + v] += factors[i] * line[c + v];
-}
-
-template <typename T>
-inline T short_dot(const T *__restrict left, const T *__restrict right, int64_t width) {
-  T sum[lanes] = {};
-  for (int64_t c = 0; c < width; c += lanes)
-    for (int64_t v = 0; v < lanes; ++v) sum[v] += left[c + v] * right[c + v];
-  return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
-}
-
-// Transients of one batch: lines of gains that most columns share, and lines (powers) that few
-// columns ask for, which are kept side by side for those columns only.
-template <typename T> class Transients {
+// Tables of one batch, chunk by chunk. Columns that ask for the same transients are neighbours, so
+// that powers, which few columns ask for, are evaluated in few chunks.
+template <typename T> class Columns {
  public:
-  std::vector<int64_t> dense, sparse, places;
-  int64_t width = 0;  // of a sparse line, a multiple of lanes
+  struct Transient {
+    int64_t line, input;
+  };
+  struct Chunk {
+    int64_t first;                      // of its lines among all
+    std::vector<Transient> transients;  // those that it asks for
+    std::vector<int64_t> lines;         // where they come from
+  };
+  std::vector<Chunk> chunks;
+  std::vector<Lanes<T>> tables;
 
-  Transients(const T *gains, int64_t lines, int64_t columns) : lines_(lines), columns_(columns) {
-    std::vector<bool> is_asked(columns, false);
-    for (int64_t l = 0; l < lines; ++l) {
-      int64_t count = 0;
-      for (int64_t k = 0; k < columns; ++k) count += is_used(gains, l, k);
-      (4 * count > columns ? dense : sparse).push_back(l);
-      if (4 * count <= columns)
-        for (int64_t k = 0; k < columns; ++k)
-          if (is_used(gains, l, k)) is_asked[k] = true;
+  Columns(const Shape &shape, const T *given) : columns_(shape.columns), order_(shape.columns) {
+    const int64_t transients = shape.transients(), gains = shape.waves();
+    const auto is_asked = [&](int64_t l, int64_t k) {
+      const T *real = given + (gains + l) * columns_ + k;
+      return real[0] != 0 || real[transients * columns_] != 0;
+    };
+    std::vector<int64_t> last(columns_, 0);
+    for (int64_t l = 0; l < transients; ++l)
+      for (int64_t k = 0; k < columns_; ++k)
+        if (is_asked(l, k)) last[k] = l;
+    std::iota(order_.begin(), order_.end(), 0);
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](int64_t a, int64_t b) { return last[a] < last[b]; });
+    for (int64_t c = 0; c < columns_; c += lanes<T>) {
+      Chunk chunk{static_cast<int64_t>(tables.size()), {}, {}};
+      const int64_t end = std::min<int64_t>(c + lanes<T>, columns_);
+      for (int64_t line = 0; line < gains; ++line) chunk.lines.push_back(line);
+      for (int64_t l = 0; l < transients; ++l)
+        if (std::any_of(order_.begin() + c, order_.begin() + end,
+                        [&](int64_t k) { return is_asked(l, k); })) {
+          chunk.transients.push_back({l, l % shape.inputs()});
+          chunk.lines.push_back(gains + l);
+          chunk.lines.push_back(gains + transients + l);
+        }
+      for (int64_t line = gains + 2 * transients; line < shape.lines(); ++line)
+        chunk.lines.push_back(line);
+      for (int64_t line : chunk.lines) tables.push_back(load(given + line * columns_, c));
+      chunks.push_back(chunk);
     }
-    for (int64_t k = 0; k < columns; ++k)
-      if (is_asked[k]) places.push_back(k);
-    width = (static_cast<int64_t>(places.size()) + lanes - 1) / lanes * lanes;
-    compact_.assign(2 * sparse.size() * width, T(0));
-    for (int64_t part = 0; part < 2; ++part)
-      for (size_t i = 0; i < sparse.size(); ++i)
-        for (size_t c = 0; c < places.size(); ++c)
-          compact_[place(part, i) + c] = gains[(part * lines + sparse[i]) * columns + places[c]];
   }
-  int64_t place(int64_t part, int64_t i) const {
-    return (part * static_cast<int64_t>(sparse.size()) + i) * width;
+
+  // Columns from c on, in the order of the chunks; those that are missing are 0.
+  Lanes<T> load(const T *line, int64_t c) const {
+    Lanes<T> values{};
+    for (int64_t v = 0; v < lanes<T> && c + v < columns_; ++v) values[v] = line[order_[c + v]];
+    return values;
   }
-  const T *line(int64_t part, int64_t i) const { return compact_.data() + place(part, i); }
-  int64_t size() const { return static_cast<int64_t>(compact_.size()); }
-  int64_t count() const { return static_cast<int64_t>(sparse.size()); }
-  void take(const T *transient, T *factors) const {
-    for (size_t i = 0; i < sparse.size(); ++i) factors[i] = transient[sparse[i]];
+  template <typename To, typename From> void add(const From &values, int64_t c, To *line) const {
+    for (int64_t v = 0; v < lanes<T> && c + v < columns_; ++v) line[order_[c + v]] += values[v];
+  }
+  void load_all(const T *line, std::vector<Lanes<T>> &values) const {
+    for (size_t c = 0; c < values.size(); ++c) values[c] = load(line, c * lanes<T>);
+  }
+  void add_all(const std::vector<Lanes<T>> &values, T *line) const {
+    for (size_t c = 0; c < values.size(); ++c) add(values[c], c * lanes<T>, line);
   }
 
  private:
-  bool is_used(const T *gains, int64_t l, int64_t k) const {
-    return gains[l * columns_ + k] != 0 || gains[(lines_ + l) * columns_ + k] != 0;
-  }
-  int64_t lines_, columns_;
-  std::vector<T> compact_;
+  int64_t columns_;
+  std::vector<int64_t> order_;
 };
 
-// Everything of one row of F = base + transients + waves, for moments F m and F^2 v of its columns.
-template <typename T> struct Row {
-  const T *rows, *gains, *base, *mean, *variance;  // B S N L, B 2 L K, 2 B N K, B U 2K, B U 2K
+// One row of a batch: its inputs and transients, with their slopes, and what a chunk makes of them.
+template <typename T> class Row {
+ public:
+  const T *x;
+  std::vector<T> transient, slope;
+  std::vector<Lanes<T>> sine, cosine, to_x, to_exponential, moments;
+  Lanes<T> real, imag;
+
+  explicit Row(const Shape &shape)
+      : transient(shape.transients()), slope(shape.transients()), sine(shape.terms),
+        cosine(shape.terms), to_x(shape.inputs()), to_exponential(shape.inputs()),
+        moments(2 * shape.units), shape_(shape) {}
+
+  void make_transients(const T *decay, const T *extent, bool has_slopes) {
+    const int64_t count = shape_.inputs();
+    for (int64_t p = 0; p < count && shape_.powers >= 0; ++p) {
+      transient[p] = std::exp(-decay[p] * x[p]);
+      const T factor = x[p] / extent[p];
+      T before = 1;
+      for (int64_t n = 1; n <= shape_.powers; ++n) {
+        if (has_slopes) slope[n * count + p] = T(n) * before / extent[p];
+        before = transient[n * count + p] = before * factor;
+      }
+      if (has_slopes) slope[p] = -decay[p] * transient[p];
+    }
+  }
+
+  // F of a chunk, added to real and imag.
+  inline void evaluate(const typename Columns<T>::Chunk &chunk, const Lanes<T> *table) {
+    const Lanes<T> *frequency = table, *amplitude = table + shape_.inputs();
+    const Lanes<T> *phase = amplitude + shape_.terms, *gain = phase + shape_.terms;
+    Lanes<T> sum_real = real, sum_imag = imag;
+    for (const auto &asked : chunk.transients) {
+      sum_real += transient[asked.line] * gain[0];
+      sum_imag += transient[asked.line] * gain[1];
+      gain += 2;
+    }
+    for (int64_t j = 0, p = 0; j < shape_.terms; ++j) {
+      Lanes<T> angle = phase[j], s, c;
+      for (int64_t i = 0; i < shape_.dimensions; ++i, ++p) angle += x[p] * frequency[p];
+      sine_cosine<T>(angle, s, c);
+      sum_real += amplitude[j] * c;
+      sum_imag += amplitude[j] * s;
+      sine[j] = s;
+      cosine[j] = c;
+    }
+    real = sum_real;
+    imag = sum_imag;
+  }
+
+  // What gradients of F say of the chunk's tables, added to sums, and of inputs and exponentials.
+  inline void pull_back(const typename Columns<T>::Chunk &chunk, const Lanes<T> *table,
+                        Lanes<T> grad_real, Lanes<T> grad_imag, Lanes<T> *__restrict sums) {
+    const int64_t inputs = shape_.inputs(), terms = shape_.terms;
+    for (int64_t j = 0, p = 0; j < terms; ++j) {
+      const Lanes<T> s = sine[j], c = cosine[j];
+      const Lanes<T> turn = table[inputs + j] * (grad_imag * c - grad_real * s);
+      sums[inputs + j] += grad_real * c + grad_imag * s;
+      sums[inputs + terms + j] += turn;
+      for (int64_t i = 0; i < shape_.dimensions; ++i, ++p) {
+        sums[p] += x[p] * turn;
+        to_x[p] += table[p] * turn;
+      }
+    }
+    const Lanes<T> *gain = table + shape_.waves();
+    Lanes<T> *by_gain = sums + shape_.waves();
+    for (const auto &asked : chunk.transients) {
+      const Lanes<T> by_transient = grad_real * gain[0] + grad_imag * gain[1];
+      if (asked.line < inputs)
+        to_exponential[asked.input] += by_transient;
+      else
+        to_x[asked.input] += slope[asked.line] * by_transient;
+      by_gain[0] += transient[asked.line] * grad_real;
+      by_gain[1] += transient[asked.line] * grad_imag;
+      gain += 2;
+      by_gain += 2;
+    }
+  }
+
+  // Gradients of inputs and decays; the first of the batches that hear the same inputs begins.
+  void give(bool is_first, T *grad_x, double *grad_decay) {
+    for (int64_t p = 0; p < shape_.inputs(); ++p) {
+      T total = sum<T>(to_x[p]) + (is_first ? T(0) : grad_x[p]);
+      to_x[p] = Lanes<T>{};
+      if (shape_.powers >= 0) {
+        const T by_exponential = sum<T>(to_exponential[p]);
+        total += slope[p] * by_exponential;
+        grad_decay[p] -= x[p] * transient[p] * by_exponential;
+        to_exponential[p] = Lanes<T>{};
+      }
+      grad_x[p] = total;
+    }
+  }
+
+ private:
+  const Shape shape_;
+};
+
+// Sums over rows for every line of the tables, in T over a run of rows and in double over runs.
+template <typename T> class Sums {
+ public:
+  std::vector<Lanes<T>> tables;
+
+  explicit Sums(const Columns<T> &columns)
+      : tables(columns.tables.size()), totals_(lanes<T> * tables.size()), columns_(columns) {}
+
+  void count_row() {
+    if (++done_ % run_ == 0) flush();
+  }
+  void finish(int64_t width, double *grad_tables) {
+    flush();
+    const double *total = totals_.data();
+    for (size_t c = 0; c < columns_.chunks.size(); ++c)
+      for (int64_t line : columns_.chunks[c].lines) {
+        columns_.add(total, c * lanes<T>, grad_tables + line * width);
+        total += lanes<T>;
+      }
+  }
+
+ private:
+  void flush() {
+    for (size_t i = 0; i < tables.size(); ++i) {
+      for (int v = 0; v < lanes<T>; ++v) totals_[i * lanes<T> + v] += tables[i][v];
+      tables[i] = Lanes<T>{};
+    }
+  }
+  static constexpr int64_t run_ = 64;
+  int64_t done_ = 0;
+  std::vector<double> totals_;
+  const Columns<T> &columns_;
 };
 
 template <typename T>
-inline void make_row(const Shape &shape, const Tables<T> &tables, const Row<T> &given,
-                     const Transients<T> &transients, int64_t batch, const T *x, int64_t sample,
-                     int64_t n, T *angle, T *waves, T *value) {
-  const int64_t columns = shape.columns, row = sample * shape.rows + n;
-  for (int64_t part = 0; part < 2; ++part) {
-    T *line = value + part * columns;
-    const T *base = given.base + ((part * shape.batches + batch) * shape.rows + n) * columns;
-    for (int64_t k = 0; k < columns; ++k) line[k] = shape.has_base ? base[k] : T(0);
-    const T *transient =
-        given.rows + (batch * shape.samples * shape.rows + row) * shape.transients;
-    const T *gains = given.gains + (batch * 2 + part) * shape.transients * columns;
-    for (int64_t l : transients.dense)
-      add_multiple(transient[l], gains + l * columns, columns, line);
-    if (transients.width) {  // waves are not yet in use
-      T *factors = waves + transients.width;
-      transients.take(transient, factors);
-      combine(factors, transients.line(part, 0), transients.count(), transients.width, waves);
-      for (size_t c = 0; c < transients.places.size(); ++c)
-        line[transients.places[c]] += waves[c];
-    }
+void evaluate(const Shape &shape, int64_t first, int64_t last, const T *x, const T *tables,
+              T *real, T *imag) {
+  Row<T> row(shape);
+  for (int64_t b = 0; b < shape.batches; ++b) {
+    const Columns<T> columns(shape, tables + b * shape.lines() * shape.columns);
+    for (int64_t s = 0; s < shape.samples; ++s)
+      for (int64_t n = first; n < last; ++n) {
+        const int64_t line = shape.line(b, s, n);
+        row.x = x + shape.input(b, s, n);
+        for (size_t c = 0; c < columns.chunks.size(); ++c) {
+          row.real = row.imag = Lanes<T>{};
+          row.evaluate(columns.chunks[c], columns.tables.data() + columns.chunks[c].first);
+          columns.add(row.real, c * lanes<T>, real + line);
+          columns.add(row.imag, c * lanes<T>, imag + line);
+        }
+      }
   }
-  add_waves(shape, tables, batch, x, row, angle, waves, value, value + columns);
 }
 
 template <typename T>
-void moments(const Shape &shape, int64_t first, int64_t last, const T *x, const Tables<T> &tables,
-             const Row<T> &given, T *mean, T *variance) {
-  const int64_t columns = shape.columns, wide = 2 * columns;
-  std::vector<T> angle(columns), value(wide);
-  std::vector<T> waves(2 * shape.terms * columns + shape.transients);
+void pull_back(const Shape &shape, int64_t first, int64_t last, const T *x, const T *tables,
+               const T *grad_real, const T *grad_imag, T *grad_x, double *grad_tables) {
+  Row<T> row(shape);
   for (int64_t b = 0; b < shape.batches; ++b) {
-    const int64_t lines = 2 * shape.transients;
-    const Transients<T> transients(given.gains + b * lines * columns, shape.transients, columns);
-    for (int64_t n = first; n < last; ++n)
-      for (int64_t s = 0; s < shape.samples; ++s) {
-        make_row(shape, tables, given, transients, b, x, s, n, angle.data(), waves.data(),
-                 value.data());
-        const int64_t row = (b * shape.samples + s) * shape.rows + n;
-        for (int64_t u = 0; u < shape.units; ++u)
-          mean[row * shape.units + u] =
-              dot(given.mean + (b * shape.units + u) * wide, value.data(), wide);
-        for (int64_t k = 0; k < wide; ++k) value[k] *= value[k];
-        for (int64_t u = 0; u < shape.units; ++u)
-          variance[row * shape.units + u] =
-              dot(given.variance + (b * shape.units + u) * wide, value.data(), wide);
+    const Columns<T> columns(shape, tables + b * shape.lines() * shape.columns);
+    Sums<T> sums(columns);
+    double *sums_of_batch = grad_tables + b * shape.sums();
+    for (int64_t s = 0; s < shape.samples; ++s)
+      for (int64_t n = first; n < last; ++n) {
+        const int64_t line = shape.line(b, s, n);
+        row.x = x + shape.input(b, s, n);
+        for (size_t c = 0; c < columns.chunks.size(); ++c) {
+          const auto &chunk = columns.chunks[c];
+          const Lanes<T> *table = columns.tables.data() + chunk.first;
+          row.evaluate(chunk, table);
+          row.pull_back(chunk, table, columns.load(grad_real + line, c * lanes<T>),
+                        columns.load(grad_imag + line, c * lanes<T>),
+                        sums.tables.data() + chunk.first);
+        }
+        row.give(b == 0 || shape.x_batches > 1, grad_x + shape.input(b, s, n),
+                 sums_of_batch + shape.lines() * shape.columns);
+        sums.count_row();
       }
+    sums.finish(shape.columns, sums_of_batch);
+  }
+}
+
+// Moments F m and F^2 v of the columns, and what is added to F for all samples of a row.
+template <typename T> struct Given {
+  const T *tables, *decay, *extent, *base;  // B lines K, B inputs, B inputs, 2 B N K
+};
+
+template <typename T>
+void moments(const Shape &shape, int64_t first, int64_t last, const T *x, const Given<T> &given,
+             T *mean, T *variance) {
+  Row<T> row(shape);
+  for (int64_t b = 0; b < shape.batches; ++b) {
+    const Columns<T> columns(shape, given.tables + b * shape.lines() * shape.columns);
+    std::vector<Lanes<T>> base[2];
+    for (auto &part : base) part.assign(columns.chunks.size(), Lanes<T>{});
+    for (int64_t n = first; n < last; ++n) {
+      for (int64_t part = 0; part < 2 && shape.has_base; ++part)
+        columns.load_all(
+            given.base + ((part * shape.batches + b) * shape.rows + n) * shape.columns, base[part]);
+      for (int64_t s = 0; s < shape.samples; ++s) {
+        row.x = x + shape.input(b, s, n);
+        row.make_transients(given.decay + b * shape.inputs(), given.extent + b * shape.inputs(),
+                            false);
+        for (size_t c = 0; c < columns.chunks.size(); ++c) {
+          const auto &chunk = columns.chunks[c];
+          const Lanes<T> *table = columns.tables.data() + chunk.first;
+          const Lanes<T> *weight = table + chunk.lines.size() - 4 * shape.units;
+          row.real = base[0][c];
+          row.imag = base[1][c];
+          row.evaluate(chunk, table);
+          const Lanes<T> real_square = row.real * row.real, imag_square = row.imag * row.imag;
+          for (int64_t u = 0; u < shape.units; ++u, weight += 2) {
+            row.moments[2 * u] += row.real * weight[0] + row.imag * weight[1];
+            row.moments[2 * u + 1] += real_square * weight[2 * shape.units] +
+                                      imag_square * weight[2 * shape.units + 1];
+          }
+        }
+        const int64_t line = shape.moment(b, s, n);
+        for (int64_t u = 0; u < shape.units; ++u) {
+          mean[line + u] = sum<T>(row.moments[2 * u]);
+          variance[line + u] = sum<T>(row.moments[2 * u + 1]);
+          row.moments[2 * u] = row.moments[2 * u + 1] = Lanes<T>{};
+        }
+      }
+    }
   }
 }
 
 template <typename T>
 void pull_moments(const Shape &shape, int64_t first, int64_t last, const T *x,
-                  const Tables<T> &tables, const Row<T> &given, const T *grad_mean,
-                  const T *grad_variance, T *grad_x, T *grad_rows, T *grad_base,
-                  double *grad_tables) {
-  const int64_t columns = shape.columns, wide = 2 * columns, units = shape.units;
-  const int64_t terms = shape.terms * columns, lines = shape.transients;
-  std::vector<T> angle(columns), value(wide), square(wide), gradient(wide);
-  std::vector<T> waves(2 * terms + lines);
-  std::vector<T> sums((2 + shape.dimensions) * terms + 2 * lines * columns + 2 * units * wide);
-  const Sums<T> parts{sums.data(), sums.data() + terms, sums.data() + 2 * terms};
-  T *by_gain = sums.data() + (2 + shape.dimensions) * terms;
-  T *by_mean = by_gain + 2 * lines * columns, *by_variance = by_mean + units * wide;
+                  const Given<T> &given, const T *grad_mean, const T *grad_variance, T *grad_x,
+                  T *grad_base, double *grad_tables) {
+  Row<T> row(shape);
+  const int64_t units = shape.units;
   for (int64_t b = 0; b < shape.batches; ++b) {
-    int64_t done = 0;
-    const Transients<T> transients(given.gains + b * 2 * lines * columns, lines, columns);
-    std::vector<T> few(transients.width), factors(lines), by_few(transients.size());
-    const auto finish = [&] {
-      for (int64_t part = 0; part < 2; ++part)
-        for (size_t i = 0; i < transients.sparse.size(); ++i)
-          for (size_t c = 0; c < transients.places.size(); ++c)
-            by_gain[(part * lines + transients.sparse[i]) * columns + transients.places[c]] +=
-                by_few[transients.place(part, i) + c];
-      for (T &sum : by_few) sum = 0;
-      flush(sums, grad_tables + b * sums.size());
-    };
-    for (int64_t n = first; n < last; ++n)
-      for (int64_t s = 0; s < shape.samples; ++s) {
-        make_row(shape, tables, given, transients, b, x, s, n, angle.data(), waves.data(),
-                 value.data());
-        const int64_t row = (b * shape.samples + s) * shape.rows + n;
-        for (int64_t k = 0; k < wide; ++k) {
-          square[k] = value[k] * value[k];
-          gradient[k] = 0;
-        }
-        for (int64_t u = 0; u < units; ++u) {
-          const T of_variance = grad_variance[row * units + u];
-          add_multiple(2 * of_variance, given.variance + (b * units + u) * wide, wide,
-                       gradient.data());
-          add_multiple(of_variance, square.data(), wide, by_variance + u * wide);
-        }
-        for (int64_t k = 0; k < wide; ++k) gradient[k] *= value[k];
-        for (int64_t u = 0; u < units; ++u) {
-          const T of_mean = grad_mean[row * units + u];
-          add_multiple(of_mean, given.mean + (b * units + u) * wide, wide, gradient.data());
-          add_multiple(of_mean, value.data(), wide, by_mean + u * wide);
-        }
-        for (int64_t part = 0; part < 2; ++part) {
-          const T *line = gradient.data() + part * columns;
-          const T *gains = given.gains + (b * 2 + part) * lines * columns;
-          T *to_row = grad_rows + row * lines;
-          const T *transient = given.rows + row * lines;
-          for (int64_t l : transients.dense) {
-            to_row[l] = dot(gains + l * columns, line, columns) + (part ? to_row[l] : T(0));
-            add_multiple(transient[l], line, columns, by_gain + (part * lines + l) * columns);
-          }
-          // A gain that is zero is masked: nobody asks for its gradient.
-          for (size_t c = 0; c < transients.places.size(); ++c) few[c] = line[transients.places[c]];
-          transients.take(transient, factors.data());
-          add_outer(factors.data(), few.data(), transients.count(), transients.width,
-                    by_few.data() + transients.place(part, 0));
-          for (int64_t i = 0; i < transients.count(); ++i) {
-            const int64_t l = transients.sparse[i];
-            to_row[l] = short_dot(transients.line(part, i), few.data(), transients.width) +
-                        (part ? to_row[l] : T(0));
-          }
-          if (shape.has_base)
-            add_multiple(T(1), line, columns,
-                         grad_base + ((part * shape.batches + b) * shape.rows + n) * columns);
-        }
-        pull_waves(shape, tables, b, x, s * shape.rows + n, waves.data(), gradient.data(),
-                   gradient.data() + columns, angle.data(), parts, grad_x);
-        if (++done % run_of_rows == 0) finish();
+    const Columns<T> columns(shape, given.tables + b * shape.lines() * shape.columns);
+    Sums<T> sums(columns);
+    double *sums_of_batch = grad_tables + b * shape.sums();
+    std::vector<Lanes<T>> base[2], by_base[2];
+    for (int64_t part = 0; part < 2; ++part) {
+      base[part].assign(columns.chunks.size(), Lanes<T>{});
+      by_base[part] = base[part];
+    }
+    for (int64_t n = first; n < last; ++n) {
+      const auto place = [&](int64_t part) {
+        return ((part * shape.batches + b) * shape.rows + n) * shape.columns;
+      };
+      for (int64_t part = 0; part < 2 && shape.has_base; ++part) {
+        columns.load_all(given.base + place(part), base[part]);
+        by_base[part].assign(columns.chunks.size(), Lanes<T>{});
       }
-    finish();
+      for (int64_t s = 0; s < shape.samples; ++s) {
+        const int64_t line = shape.moment(b, s, n);
+        row.x = x + shape.input(b, s, n);
+        row.make_transients(given.decay + b * shape.inputs(), given.extent + b * shape.inputs(),
+                            true);
+        for (size_t c = 0; c < columns.chunks.size(); ++c) {
+          const auto &chunk = columns.chunks[c];
+          const Lanes<T> *table = columns.tables.data() + chunk.first;
+          const int64_t skipped = chunk.lines.size() - 4 * units;
+          const Lanes<T> *mean = table + skipped, *variance = mean + 2 * units;
+          Lanes<T> *__restrict by_mean = sums.tables.data() + chunk.first + skipped;
+          Lanes<T> *__restrict by_variance = by_mean + 2 * units;
+          row.real = base[0][c];
+          row.imag = base[1][c];
+          row.evaluate(chunk, table);
+          const Lanes<T> real = row.real, imag = row.imag;
+          Lanes<T> grad_real{}, grad_imag{}, slope_real{}, slope_imag{};
+          for (int64_t u = 0; u < units; ++u) {
+            const T of_mean = grad_mean[line + u], of_variance = grad_variance[line + u];
+            grad_real += of_mean * mean[2 * u];
+            grad_imag += of_mean * mean[2 * u + 1];
+            slope_real += of_variance * variance[2 * u];
+            slope_imag += of_variance * variance[2 * u + 1];
+            by_mean[2 * u] += of_mean * real;
+            by_mean[2 * u + 1] += of_mean * imag;
+            by_variance[2 * u] += of_variance * (real * real);
+            by_variance[2 * u + 1] += of_variance * (imag * imag);
+          }
+          grad_real += 2 * real * slope_real;
+          grad_imag += 2 * imag * slope_imag;
+          by_base[0][c] += grad_real;
+          by_base[1][c] += grad_imag;
+          row.pull_back(chunk, table, grad_real, grad_imag, sums.tables.data() + chunk.first);
+        }
+        row.give(b == 0 || shape.x_batches > 1, grad_x + shape.input(b, s, n),
+                 sums_of_batch + shape.lines() * shape.columns);
+        sums.count_row();
+      }
+      for (int64_t part = 0; part < 2 && shape.has_base; ++part)
+        columns.add_all(by_base[part], grad_base + place(part));
+    }
+    sums.finish(shape.columns, sums_of_batch);
   }
 }
 
@@ -420,32 +468,26 @@ void pull_moments(const Shape &shape, int64_t first, int64_t last, const T *x,
 
 #define KERNELS(T, NAME)                                                                         \
   extern "C" void evaluate_##NAME(const Shape *shape, int64_t first, int64_t last, const T *x,  \
-                                  const T *frequency, const T *amplitude, const T *phase,       \
-                                  T *real, T *imag) {                                           \
-    evaluate<T>(*shape, first, last, x, {frequency, amplitude, phase}, real, imag);             \
+                                  const T *tables, T *real, T *imag) {                          \
+    evaluate<T>(*shape, first, last, x, tables, real, imag);                                    \
   }                                                                                             \
   extern "C" void pull_back_##NAME(const Shape *shape, int64_t first, int64_t last, const T *x, \
-                                   const T *frequency, const T *amplitude, const T *phase,      \
-                                   const T *grad_real, const T *grad_imag, T *grad_x,           \
-                                   double *grad_tables) {                                       \
-    pull_back<T>(*shape, first, last, x, {frequency, amplitude, phase}, grad_real, grad_imag,   \
-                 grad_x, grad_tables);                                                          \
+                                   const T *tables, const T *grad_real, const T *grad_imag,     \
+                                   T *grad_x, double *grad_tables) {                            \
+    pull_back<T>(*shape, first, last, x, tables, grad_real, grad_imag, grad_x, grad_tables);    \
   }                                                                                             \
   extern "C" void moments_##NAME(const Shape *shape, int64_t first, int64_t last, const T *x,   \
-                                 const T *frequency, const T *amplitude, const T *phase,        \
-                                 const T *rows, const T *gains, const T *base, const T *mean,   \
-                                 const T *variance, T *to_mean, T *to_variance) {               \
-    moments<T>(*shape, first, last, x, {frequency, amplitude, phase},                           \
-               {rows, gains, base, mean, variance}, to_mean, to_variance);                      \
+                                 const T *tables, const T *decay, const T *extent,              \
+                                 const T *base, T *mean, T *variance) {                         \
+    moments<T>(*shape, first, last, x, {tables, decay, extent, base}, mean, variance);          \
   }                                                                                             \
-  extern "C" void pull_moments_##NAME(                                                          \
-      const Shape *shape, int64_t first, int64_t last, const T *x, const T *frequency,          \
-      const T *amplitude, const T *phase, const T *rows, const T *gains, const T *base,         \
-      const T *mean, const T *variance, const T *grad_mean, const T *grad_variance, T *grad_x,  \
-      T *grad_rows, T *grad_base, double *grad_tables) {                                        \
-    pull_moments<T>(*shape, first, last, x, {frequency, amplitude, phase},                      \
-                    {rows, gains, base, mean, variance}, grad_mean, grad_variance, grad_x,      \
-                    grad_rows, grad_base, grad_tables);                                         \
+  extern "C" void pull_moments_##NAME(const Shape *shape, int64_t first, int64_t last,          \
+                                      const T *x, const T *tables, const T *decay,              \
+                                      const T *extent, const T *base, const T *grad_mean,       \
+                                      const T *grad_variance, T *grad_x, T *grad_base,          \
+                                      double *grad_tables) {                                    \
+    pull_moments<T>(*shape, first, last, x, {tables, decay, extent, base}, grad_mean,           \
+                    grad_variance, grad_x, grad_base, grad_tables);                             \
   }
 
 KERNELS(float, float32)

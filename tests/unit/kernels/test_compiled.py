@@ -17,6 +17,7 @@ from deeplfm import DeepLFMRegressor
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.features.waves import wave_sum
 from deeplfm.kernels import compiled_kernels, kernels_for, load_kernels
+from deeplfm.kernels.arguments import Moments
 from deeplfm.kernels.build import CompilerError, build, find_compiler
 from deeplfm.kernels.compiled import CompiledKernels
 from deeplfm.model import DeepLFM
@@ -95,6 +96,53 @@ def test_compiled_kernels_give_the_numbers_of_the_plain_path_with_an_exact_outpu
         found = value_and_gradients(model, collapsed)
     for left, right in zip(found, expected, strict=True):
         assert relative(left, right) < 1e-9
+
+
+def moments_of_some_powers(dtype: torch.dtype, n_shared: int, has_base: bool) -> Moments:
+    """Two batches of three terms of two dimensions, where a few columns ask for powers of one input."""
+    is_asked = torch.ones(2, 1, 5, 6, 13, dtype=torch.bool)  # B 1 functions inputs K
+    is_asked[:, :, 1:] = False
+    is_asked[0, :, 1:, 2, 4] = is_asked[0, :, 1:, 5, 0] = is_asked[1, :, 1:, 0, 12] = True
+    shapes = {
+        "x": (n_shared, 4, 33, 6),
+        "frequency": (2, 3, 2, 13),
+        "amplitude": (2, 3, 13),
+        "phase": (2, 3, 13),
+        "decay": (2, 6),
+        "extent": (2, 6),
+        "gains": (2, 2, 30, 13),
+        "base": (2, 2, 33 if has_base else 0, 13),
+        "mean": (2, 26, 3),
+        "variance": (2, 26, 3),
+    }
+    items = {name: normal(*shape, seed=k) for k, (name, shape) in enumerate(shapes.items())}
+    items["extent"] = 3 + items["extent"].abs()
+    items["gains"] = items["gains"] * is_asked.flatten(2, 3)
+    return Moments(**{name: item.to(dtype) for name, item in items.items()})
+
+
+@needs_compiler
+@precisions
+@pytest.mark.parametrize("n_shared", [1, 2], ids=["one x", "own x"])
+@pytest.mark.parametrize("has_base", [False, True], ids=["no base", "base"])
+def test_columns_that_ask_for_different_transients_keep_their_places(
+    n_shared: int, has_base: bool, dtype: torch.dtype, tolerance: float
+) -> None:
+    given = moments_of_some_powers(dtype, n_shared, has_base)
+    expected, found = (kernels.moments(given) for kernels in (plain.PlainKernels(), load_kernels()))
+    cotangents = [normal(*expected[0].shape, seed=seed).to(dtype) for seed in (20, 21)]
+    pulled = [
+        kernels.pull_moments(given, *cotangents)
+        for kernels in (plain.PlainKernels(), load_kernels())
+    ]
+    for left, right in zip(found, expected, strict=True):
+        assert relative(left, right) < tolerance
+    for name, right, left in zip(Moments._fields, *pulled, strict=True):
+        assert left.shape == right.shape, name
+        if name == "gains":  # of a gain that is zero nobody asks for the gradient
+            left, right = (item * (given.gains != 0) for item in (left, right))
+        if right.numel():
+            assert relative(left, right) < tolerance, name
 
 
 @pytest.mark.parametrize("tile", [1, 50, 400, 2**20], ids=str)
