@@ -24,6 +24,7 @@ class BlockConfig:
         noise_per_sample: one fixed ε per sample (the paper's text) in place of a shared one.
         extras: columns beside the force.
         options: further arguments of the feature map, such as ``lower_limit``.
+        columns: which columns of the original input it sees; ``None`` for all.
     """
 
     system: str = "ode1"
@@ -34,6 +35,7 @@ class BlockConfig:
     noise_per_sample: bool = False
     extras: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
+    columns: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -110,4 +112,6 @@ def from_dict(data: dict[str, Any]) -> ModelConfig:
 
 
 def _block(data: dict[str, Any]) -> BlockConfig:
-    return BlockConfig(**{**data, "extras": tuple(data["extras"])})
+    columns = data.get("columns")
+    lists = {"extras": tuple(data["extras"]), "columns": columns and tuple(columns)}
+    return BlockConfig(**{**data, **lists})

@@ -44,7 +44,9 @@ class Block(nn.Module):
         inputs = "all" if n_hidden == 0 else config.inputs
         self.sees_hidden = n_hidden > 0 and inputs != "original"
         self.sees_original = n_inputs > 0 and inputs != "hidden"
-        n_seen = n_hidden * self.sees_hidden + n_inputs * self.sees_original
+        self.columns = None if config.columns is None else list(config.columns)
+        n_original = n_inputs if self.columns is None else len(self.columns)
+        n_seen = n_hidden * self.sees_hidden + n_original * self.sees_original
         if n_seen == 0:
             raise ConfigError(
                 f"block: inputs={config.inputs!r} selects no column; the layer has {n_hidden} hidden "
@@ -84,9 +86,14 @@ class Block(nn.Module):
         frequency = self.frequencies(self.features, n_samples, generator)
         if not self.sees_hidden:
             hidden = None
-        original = x if self.sees_original else x[:, :0]
         weight = self.frequencies.feature_weight
-        return BlockColumns(self.features, frequency, weight, original, hidden)
+        return BlockColumns(self.features, frequency, weight, self.originals(x), hidden)
+
+    def originals(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "N p"]:
+        """The original inputs that the block sees."""
+        if not self.sees_original:
+            return x[:, :0]
+        return x if self.columns is None else x[:, self.columns]
 
     def kl(self) -> Float[Tensor, ""]:
         """KL of the frequencies."""
@@ -163,7 +170,7 @@ class Layer(nn.Module):
         """Mean and variance of ΦW for each row, W integrated out."""
 
         def reduce(columns: FeatureBlocks, *tables: Tensor) -> tuple[Tensor, ...]:
-            return tuple(map(self._by_output, self.weights.moments(columns, *tables)))
+            return tuple(map(self.by_output, self.weights.moments(columns, *tables)))
 
         mean, variance = features.map(
             reduce, *self.weights.tables(), is_diagonal=isinstance(self.weights, MeanField)
@@ -197,7 +204,7 @@ class Layer(nn.Module):
         """ΦW with one W per path: whole functions."""
 
         def reduce(columns: FeatureBlocks, weights: Tensor) -> tuple[Tensor, ...]:
-            return (self._by_output(multiply(columns, weights)),)
+            return (self.by_output(multiply(columns, weights)),)
 
         (values,) = features.map(reduce, by_sample=[self.weights.draw(noise)])
         return values
@@ -223,12 +230,12 @@ class Layer(nn.Module):
     def solve(
         self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"], rate: float = 1.0
     ) -> None:
-        """Move exact weights to the posterior that statistics imply; shared ones hear all groups."""
-        if not isinstance(self.weights, Exact):
-            raise ConfigError("layer: only weights='exact' can be solved in closed form.")
-        if self.shared_weights:
-            gram, moment = gram.sum(0, keepdim=True), moment.sum(0, keepdim=True)
-        self.weights.step(gram, moment, rate)
+        """Move exact weights to the posterior that statistics imply."""
+        self._exact().step(*self._heard(gram, moment), rate)
+
+    def absorb(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
+        """Add the statistics of further rows to the posterior of exact weights."""
+        self._exact().absorb(*self._heard(gram, moment))
 
     def kl(self) -> Float[Tensor, ""]:
         """KL of weights and frequencies."""
@@ -237,7 +244,19 @@ class Layer(nn.Module):
             total = total + block.kl()
         return total
 
-    def _by_output(self, values: Float[Tensor, "*S G N U"]) -> Float[Tensor, "*S N D"]:
+    def _exact(self) -> Exact:
+        if not isinstance(self.weights, Exact):
+            raise ConfigError("layer: only weights='exact' can be solved in closed form.")
+        return self.weights
+
+    def _heard(self, gram: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:
+        """Statistics as the weights hear them: shared ones hear all groups."""
+        if self.shared_weights:
+            return gram.sum(0, keepdim=True), moment.sum(0, keepdim=True)
+        return gram, moment
+
+    def by_output(self, values: Float[Tensor, "*S G N U"]) -> Float[Tensor, "*S N D"]:
+        """Groups × units as one dimension of outputs."""
         return values.movedim(-3, -2).flatten(-2)
 
 

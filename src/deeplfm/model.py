@@ -2,7 +2,7 @@ r"""The deep latent force model: layers of features × Gaussian weights, and a l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from jaxtyping import Float
@@ -99,13 +99,28 @@ class DeepLFM(nn.Module):
                 otherwise each layer samples as it is configured to.
         """
         hidden: Tensor | None = None
+        for values in self._hidden(x, n_samples, generator, paths):
+            hidden = values
+        return self.output_layer.features(x, n_samples, generator, hidden)
+
+    def _hidden(
+        self, x: Tensor, n_samples: int, generator: torch.Generator | None, paths: bool
+    ) -> Iterator[Float[Tensor, "S N H"]]:
+        """Values of one hidden layer after the other."""
+        hidden: Tensor | None = None
         for layer in self.layers[:-1]:
             columns = layer.features(x, n_samples, generator, hidden)
             if paths:
                 hidden = layer.apply_paths(columns, layer.path_noise(n_samples, generator))
             else:
                 hidden = layer.sample(columns, generator)
-        return self.output_layer.features(x, n_samples, generator, hidden)
+            yield hidden
+
+    @torch.no_grad()
+    def hidden_values(self, x: Float[Tensor, "N P"]) -> list[Float[Tensor, "S N H"]]:
+        """Values of every hidden layer on the paths that prediction uses."""
+        generator = generator_for(self.seed, "prediction", device=x.device)
+        return list(self._hidden(x, self.config.n_paths, generator, paths=True))
 
     def forward(
         self,
@@ -140,14 +155,14 @@ class DeepLFM(nn.Module):
     ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
         """All that the exact output weights need to know of some rows; those of more rows add up."""
         target, precision = self.precision(x, y, row_weight)
-        parts = [
-            self.output_layer.statistics(
+        totals: list[Tensor] = []
+        for rows in torch.arange(len(x), device=x.device).split(_PREDICTION_ROWS):
+            found = self.output_layer.statistics(
                 self._path_features(x[rows]), target[rows], precision[rows]
             )
-            for rows in torch.arange(len(x), device=x.device).split(_PREDICTION_ROWS)
-        ]
-        gram, moment = zip(*parts, strict=True)
-        return torch.stack(gram).sum(0), torch.stack(moment).sum(0)
+            totals = [a.add_(b) for a, b in zip(totals, found, strict=True)] if totals else [*found]
+        gram, moment = totals
+        return gram, moment
 
     def solve(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
         """Set the exact output weights from statistics.
@@ -155,9 +170,22 @@ class DeepLFM(nn.Module):
         Each output's likelihood is raised to the power 1/``temperature``: residuals of a series are
         not independent, so that N rows are worth fewer than N.
         """
+        self.output_layer.solve(*self._tempered(gram, moment))
+
+    def absorb(
+        self,
+        x: Float[Tensor, "N P"],
+        y: Float[Tensor, "N D"],
+        row_weight: Float[Tensor, " N"] | None = None,
+    ) -> None:
+        """Add further rows to the exact output weights: as if they had been solved with them."""
+        self.output_layer.absorb(*self._tempered(*self.statistics(x, y, row_weight)))
+        self.likelihood.extend_support(x, y)
+
+    def _tempered(self, gram: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:
         layer = self.output_layer
         temperature = self.temperature.to(gram.dtype).view(layer.n_groups, layer.n_units)
-        layer.solve(gram / temperature[:, :, None, None], moment / temperature[:, None, :])
+        return gram / temperature[:, :, None, None], moment / temperature[:, None, :]
 
     def precision(
         self,
@@ -186,7 +214,7 @@ class DeepLFM(nn.Module):
         mean, variance = self.output_layer.moments(self._path_features(x))
         if mean.dim() == 2:
             mean, variance = mean[None], variance[None]
-        noise = self.likelihood.variance(x) * self.likelihood.inflation
+        noise = self.likelihood.predictive_variance(x)
         return mean, variance, noise.to(mean.dtype)
 
     def _path_features(self, x: Tensor, n_paths: int | None = None) -> LayerColumns:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import ArrayLike
@@ -131,6 +132,8 @@ class Predictive:
     def _target(self, target: ArrayLike | Tensor) -> Float[Tensor, "N D"]:
         """One value for each row and output; a vector where there is one output."""
         mean = self.component_mean
+        if isinstance(target, np.ndarray) and not target.flags.writeable:
+            target = target.copy()  # torch warns of what it might write to
         values = torch.as_tensor(target, dtype=mean.dtype, device=mean.device)
         if values.dim() == 1 and mean.shape[-1] == 1:
             values = values[:, None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from deeplfm.errors import ConfigError
 from deeplfm.recipes.architecture import Architecture
+from deeplfm.recipes.lfm import lfm_recipe
 from deeplfm.recipes.series import (
     composition_recipe,
     deep_recipe,
@@ -13,7 +14,8 @@ from deeplfm.recipes.series import (
 from deeplfm.recipes.tables import paper_recipe, table_recipe
 from deeplfm.training.race import Recipe
 
-STARTS = ("race", "paper", "spectrum", "pursuit", "deep", "composition", "table")
+_OF_SERIES = ("spectrum", "pursuit", "deep", "composition", "lfm")
+STARTS = ("race", "paper", "table", *_OF_SERIES)
 
 
 def recipes_for(
@@ -24,7 +26,7 @@ def recipes_for(
     Args:
         start: one of ``STARTS``.
         architecture: what the user chose.
-        is_series: one input that is time; a table otherwise.
+        is_series: the first input is time; a table otherwise.
         n_steps: overrides the steps of a single start.
     """
 
@@ -38,13 +40,14 @@ def recipes_for(
         "spectrum": lambda: spectrum_recipe(architecture, steps(60)),
         "pursuit": lambda: pursuit_recipe(architecture, has_trend=True, n_steps=steps(60)),
         "composition": lambda: composition_recipe(architecture, n_steps=steps(60)),
+        "lfm": lambda: lfm_recipe(architecture, steps(200)),
     }
     if start not in STARTS:
         raise ConfigError(f"start: {start!r} is not known. Choose one of {', '.join(STARTS)}.")
-    if start in ("spectrum", "pursuit", "deep", "composition") and not is_series:
+    if start in _OF_SERIES and not is_series:
         raise ConfigError(
-            f"start: {start!r} reads the spectrum of a series, and there are several inputs. "
-            "Use 'race', 'table' or 'paper'."
+            f"start: {start!r} reads the spectrum of a series, and there are several inputs. Use "
+            "'race', 'table' or 'paper', or say is_series=True where the first is time."
         )
     if start != "race":
         return [single[start]()]
@@ -84,6 +87,7 @@ __all__ = [
     "Architecture",
     "composition_recipe",
     "deep_recipe",
+    "lfm_recipe",
     "paper_recipe",
     "pursuit_recipe",
     "recipes_for",

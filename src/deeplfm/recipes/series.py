@@ -1,7 +1,8 @@
-"""Recipes for series: one input, which is time.
+"""Recipes for series: the first input is time.
 
 The output layer has a *linear path* beside the deep one, or in its place: features of time itself, so
-that the deep model starts no worse than the best shallow one.
+that the deep model starts no worse than the best shallow one. Known covariates have a path of their
+own there, and what they explain by a straight line is taken away before a start reads the spectrum.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from deeplfm.recipes.architecture import (
     model_config,
     new_model,
 )
+from deeplfm.recipes.covariates import beside_covariates, of_time, start_covariates, unexplained
 from deeplfm.starts.initial import (
     LEAST_NOISE,
     set_noise,
@@ -67,10 +69,12 @@ def pursuit_recipe(
     )
 
     def build(rows: Rows, seed: int) -> DeepLFM:
-        blocks = (lines, _broad(architecture))
+        blocks = beside_covariates(rows, lines, _broad(architecture))
         output = LayerConfig(rows.y.shape[1], blocks, "exact", own_features=True)
         model = new_model(model_config(architecture, rows, (output,), 1, 1), architecture, seed)
-        line_block, broad_block = model.output_layer.blocks
+        line_block, broad_block, *others = model.output_layer.blocks
+        start_covariates(others)
+        rows = unexplained(rows)
         found = start_from_pursuit(line_block, rows, bandwidth, jitter)
         line_block.features.log_lengthscale.requires_grad_(learn_bandwidth)
         left = torch.tensor([pursuit.residual_variance[pursuit.n_supported] for pursuit in found])
@@ -90,8 +94,9 @@ def deep_recipe(architecture: Architecture, n_lines: int = 8, n_steps: int = 60)
     def build(rows: Rows, seed: int) -> DeepLFM:
         linear = shallow.build(rows, seed)
         paths = (replace(b, inputs="original") for b in linear.config.layers[0].blocks)
-        model = deep_model(architecture, rows, seed, first, (deep, *paths))
-        start_from_spectrum(model.layers[0].blocks[0], rows, numpy_for(seed, "start"))
+        model = deep_model(architecture, rows, seed, of_time(rows, first), (deep, *paths))
+        residual = unexplained(rows)
+        start_from_spectrum(model.layers[0].blocks[0], residual, numpy_for(seed, "start"))
         deep_path, *linear_paths = model.output_layer.blocks
         deep_path.features.set_sensitivity(torch.full_like(deep_path.features.sensitivity, 0.03))
         for block, start in zip(linear_paths, linear.output_layer.blocks, strict=True):
@@ -109,7 +114,10 @@ def spectrum_recipe(architecture: Architecture, n_steps: int = 60) -> Recipe:
 
     def build(rows: Rows, seed: int) -> DeepLFM:
         n_outputs = rows.y.shape[1]
-        model = deep_model(architecture, rows, seed, first, output)
+        blocks = beside_covariates(rows, *output)
+        model = deep_model(architecture, rows, seed, of_time(rows, first), blocks)
+        start_covariates(model.output_layer.blocks[2:])
+        rows = unexplained(rows)
         start_from_spectrum(model.layers[0].blocks[0], rows, numpy_for(seed, "start"))
         set_noise(model, torch.full((n_outputs,), 0.05))
         scale = torch.full((n_outputs,), 0.1, dtype=architecture.dtype)
@@ -140,10 +148,12 @@ def composition_recipe(architecture: Architecture, n_lines: int = 2, n_steps: in
             options=RUNNING,
         )
         layers = (
-            LayerConfig(n_outputs, (inner,), own_features=True, is_antithetic=True),
-            LayerConfig(n_outputs, (outer,), "exact", own_features=True),
+            LayerConfig(n_outputs, (of_time(rows, inner),), own_features=True, is_antithetic=True),
+            LayerConfig(n_outputs, beside_covariates(rows, outer), "exact", own_features=True),
         )
         model = new_model(model_config(architecture, rows, layers, 4, 16), architecture, seed)
+        start_covariates(model.output_layer.blocks[1:])
+        rows = unexplained(rows)
         for d in range(n_outputs):
             generator = generator_for(seed, "start", d)
             start_from_composition(model, rows, d, generator, n_search_steps=(5 * n_steps) // 2)

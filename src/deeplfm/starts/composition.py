@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from deeplfm.interruption import stop_requested
 from deeplfm.variational import Exact
 from deeplfm.variational.products import weighted_gram, weighted_moment
 
@@ -74,6 +75,8 @@ def find_composition(
         time, value = every_time[::stride], every_value[::stride]
         optimiser = torch.optim.Adam(candidates.parameters(), lr=_RATE)
         for _ in range(n_steps // 3):
+            if stop_requested():
+                break
             optimiser.zero_grad()
             loss = -candidates.log_evidence(time, value).sum()
             loss.backward()

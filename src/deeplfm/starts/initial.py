@@ -143,22 +143,26 @@ def start_from_pursuit(block: Block, rows: Rows, bandwidth: float, jitter: float
 
 @torch.no_grad()
 def start_broad(block: Block, rows: Rows, scale: Float[Tensor, " G"]) -> None:
-    """Make a block a broad-band residual: it fits what is left between rows and forgets beyond.
-
-    Its frequencies are the quantiles of their prior, so that they leave nothing to chance.
-    """
+    """Make a block a broad-band residual: it fits what is left between rows and forgets beyond."""
     time = rows.x[:, 0].double().cpu().numpy()
     width = 0.15 * math.pi / typical_step(time)
+    features = block.features
+    spread_evenly(block, width)
+    if isinstance(features, FirstOrder):
+        features.log_decay.fill_(math.log(0.1 * width))
+        scale = scale * width
+    features.set_sensitivity(scale[:, None, None].expand_as(features.sensitivity))
+
+
+@torch.no_grad()
+def spread_evenly(block: Block, width: float) -> None:
+    """Give the frequencies of a block a bandwidth, and put them at quantiles, not left to chance."""
     features = block.features
     level = 0.5 + (torch.arange(features.n_features, dtype=torch.float64) + 0.5) / (
         2 * features.n_features
     )  # above the median only: −ω is the same wave
     block.frequencies.noise.copy_(torch.special.ndtri(level).expand_as(block.frequencies.noise))
     features.log_lengthscale.fill_(math.log(math.sqrt(features.spectral_variance) / width))
-    if isinstance(features, FirstOrder):
-        features.log_decay.fill_(math.log(0.1 * width))
-        scale = scale * width
-    features.set_sensitivity(scale[:, None, None].expand_as(features.sensitivity))
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from deeplfm.errors import ConfigError
+from deeplfm.interruption import stop_requested
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, objective
 from deeplfm.randomness import generator_for
@@ -31,7 +32,7 @@ class History:
     Attributes:
         loss: minus the objective per row, for every step.
         validation: step, NMSE and MNLL of the validation rows.
-        stopped: why it ended: "steps", "plateau" or "time".
+        stopped: why it ended: "steps", "plateau", "time" or "interrupt".
         seconds: how long it took.
     """
 
@@ -169,6 +170,9 @@ class _Run:
             self._note(sum(recent) / len(recent))
         if schedule.patience is not None and self.step - self.best[1] >= schedule.patience:
             self.history.stopped = "plateau"
+            return True
+        if stop_requested():
+            self.history.stopped = "interrupt"
             return True
         if schedule.time_limit is not None and time.monotonic() - started > schedule.time_limit:
             self.history.stopped = "time"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +32,10 @@ class _Bar:
         if self._task is None:
             self._task = self._bar.add_task(self._label, total=n_steps, loss="")  # type: ignore[attr-defined]
         self._bar.update(  # type: ignore[attr-defined]
-            self._task, completed=step, total=n_steps, loss=f"loss {loss:.4g}"
+            self._task,
+            completed=step,
+            total=n_steps,
+            loss="" if math.isnan(loss) else f"loss {loss:.4g}",
         )
 
 

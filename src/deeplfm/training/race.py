@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from deeplfm.errors import TrainingDivergedError
+from deeplfm.interruption import stop_requested
+from deeplfm.metrics import nmse
 from deeplfm.model import DeepLFM
 from deeplfm.randomness import generator_for, numpy_for, seed_for
 from deeplfm.training.conditioning import condition, statistics
@@ -62,28 +64,33 @@ class Report:
     Attributes:
         names: of the recipes in the stack.
         held_out_mnll: score of every recipe on the held-out rows, for each output.
+        held_out_nmse: error of the stack on the held-out rows over their variance, for each output.
         weight: stacking weight of every recipe, for each output.
         histories: training of the members of the stack.
         failed: recipes that could not be fitted, and why.
+        interrupted: the user ended it before all recipes had been fitted and refitted.
     """
 
     names: list[str] = field(default_factory=list)
     held_out_mnll: dict[str, list[float]] = field(default_factory=dict)
+    held_out_nmse: list[float] = field(default_factory=list)
     weight: dict[str, list[float]] = field(default_factory=dict)
     histories: dict[str, History] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    interrupted: bool = False
 
 
 def fit_recipe(
     recipe: Recipe,
     rows: RowSource,
+    is_series: bool,
     seed: int,
     progress: bool | None = None,
     label: str = "",
     solve: bool = True,
 ) -> tuple[DeepLFM, History]:
     """Build a model and train it; ``solve`` as in :func:`train`."""
-    start = _start_rows(rows)
+    start = _start_rows(rows, is_series)
     model = recipe.build(start, seed).to(start.x.device)
     with progress_bar(label or recipe.name, progress) as bar:
         history = train(
@@ -92,9 +99,8 @@ def fit_recipe(
     return model, history
 
 
-def _start_rows(rows: RowSource) -> Rows:
+def _start_rows(rows: RowSource, is_series: bool) -> Rows:
     """The last rows of a long series, since thinning would alias it; a table's evenly spaced ones."""
-    is_series = rows.take(torch.zeros(1, dtype=torch.int64)).x.shape[1] == 1
     n_rows, most = len(rows), _SERIES_START if is_series else _TABLE_START
     if n_rows <= most:
         return rows.everything()
@@ -112,17 +118,24 @@ def race(
 ) -> tuple[Stack, Report]:
     """Fit all recipes without the held-out rows, stack the best, refit them on all rows.
 
-    A recipe that cannot be fitted is reported and left out, as long as another can.
+    A recipe that cannot be fitted is reported and left out, as long as another can. Where the user
+    interrupts, those fitted so far are kept as they are, and only their last layer hears all rows.
     """
     report = Report()
     inner, held_out = split(rows, is_series, seed)
-    entrants = []
+    reach = _reach(held_out) if is_series else None
+    entrants: list[_Entrant] = []
     for recipe in recipes:
+        if entrants and stop_requested():
+            break
         with _failures_of(recipe, report):
             label = f"race: {recipe.name}"
-            model, _ = fit_recipe(recipe, inner, seed, progress, label, solve=False)
+            model, history = fit_recipe(
+                recipe, inner, is_series, seed, progress, label, solve=False
+            )
+            _remember(model, inner, reach)
             calibrate(model, inner, held_out)
-            entrant = _Entrant(recipe, model, held_out)
+            entrant = _Entrant(recipe, model, history, held_out)
             report.held_out_mnll[recipe.name] = (-entrant.density.nanmean(0)).tolist()
             entrants.append(entrant)
     if not entrants:
@@ -131,15 +144,20 @@ def race(
         torch.stack([entrant.density for entrant in entrants]),
         torch.tensor([entrant.recipe.handicap for entrant in entrants], device=held_out.x.device),
     )
+    report.held_out_nmse = _nmse_of_stack(entrants, weight, held_out)
     members, shares = [], []
     for entrant, share in zip(entrants, weight, strict=True):
         if float(share.max()) < _KEEP_ABOVE:
             continue
-        recipe = entrant.recipe
+        recipe, model, history = entrant.recipe, entrant.model, entrant.history
         with _failures_of(recipe, report):
-            label = f"refit: {recipe.name}"
-            model, history = fit_recipe(recipe, rows, seed, progress, label, solve=False)
+            if not stop_requested():
+                label = f"refit: {recipe.name}"
+                refitted = fit_recipe(recipe, rows, is_series, seed, progress, label, solve=False)
+                if not stop_requested():
+                    model, history = refitted
             _set_calibration(model, entrant.temperature, entrant.inflation)
+            _remember(model, rows, reach)
             condition(model, rows)
             members.append(model)
             shares.append(share)
@@ -151,18 +169,25 @@ def race(
     kept = torch.where(kept.sum(0) > 0, kept, 1.0)  # outputs whose members all failed
     kept = kept / kept.sum(0)
     report.weight = {name: kept[i].tolist() for i, name in enumerate(report.names)}
+    report.interrupted = stop_requested()
     return Stack(members, kept), report
 
 
 class _Entrant:
     """A recipe with what the held-out rows said of it."""
 
-    def __init__(self, recipe: Recipe, model: DeepLFM, held_out: Rows) -> None:
-        self.recipe = recipe
+    def __init__(self, recipe: Recipe, model: DeepLFM, history: History, held_out: Rows) -> None:
+        self.recipe, self.model, self.history = recipe, model, history
         self.temperature, self.inflation = model.temperature, model.likelihood.inflation
-        self.density = model.posterior(held_out.x).log_prob(held_out.y)
+        posterior = model.posterior(held_out.x)
+        self.mean, self.density = posterior.mean, posterior.log_prob(held_out.y)
         if bool((self.density.isnan() & ~held_out.y.isnan()).any()):
             raise TrainingDivergedError("its prediction of the held-out rows is not a number")
+
+
+def _nmse_of_stack(entrants: list[_Entrant], weight: Tensor, held_out: Rows) -> list[float]:
+    means = torch.stack([entrant.mean for entrant in entrants])  # B N D
+    return nmse((weight[:, None] * means).sum(0), held_out.y).tolist()
 
 
 @contextmanager
@@ -204,6 +229,7 @@ def calibrate(model: DeepLFM, inner: RowSource, held_out: Rows) -> None:
     """
     temperatures = _TEMPERATURES if model.has_exact_output else (1.0,)
     model.likelihood.inflation.fill_(1.0)
+    remoteness = model.likelihood.remoteness(held_out.x)
     known_of_inner = statistics(model, inner) if model.has_exact_output else ()
     grid, scores = [], []
     for temperature in temperatures:
@@ -213,7 +239,7 @@ def calibrate(model: DeepLFM, inner: RowSource, held_out: Rows) -> None:
         posterior = model.posterior(held_out.x)
         plain_noise = posterior.component_noise
         for inflation in _INFLATIONS:
-            posterior.component_noise = plain_noise * inflation
+            posterior.component_noise = plain_noise * inflation**remoteness
             grid.append([temperature, inflation])
             scores.append(posterior.log_prob(held_out.y).nanmean(0).nan_to_num(0.0))
     known = (~held_out.y.isnan()).sum(0)
@@ -223,6 +249,20 @@ def calibrate(model: DeepLFM, inner: RowSource, held_out: Rows) -> None:
     _set_calibration(model, temperature, inflation)
     if known_of_inner:
         model.solve(*known_of_inner)
+
+
+def _reach(held_out: Rows) -> float:
+    """Half the length of the held-out tail: there, on average, its calibration holds."""
+    time = held_out.x[:, 0]
+    return float(time.max() - time.min()) / 2 or 1.0
+
+
+def _remember(model: DeepLFM, rows: RowSource, reach: float | None) -> None:
+    """Tell the likelihood of a series where its targets are known."""
+    if reach is not None:
+        chunks = list(rows.chunks())
+        x, y = (torch.cat([getattr(chunk, name) for chunk in chunks]) for name in ("x", "y"))
+        model.likelihood.set_support(x, y, reach)
 
 
 def _set_calibration(model: DeepLFM, temperature: Tensor, inflation: Tensor) -> None:

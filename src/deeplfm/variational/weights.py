@@ -171,10 +171,22 @@ class Exact(FullCovariance):
         moment: Float[Tensor, "G K U"],
         rate: float = 1.0,
     ) -> None:
-        """Move the natural parameters towards (I + gram, moment) and refresh mean and root."""
+        """Move the natural parameters towards (I + gram, moment)."""
         eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
         self.precision = torch.lerp(self.precision, gram + eye, rate)
         self.shift = torch.lerp(self.shift, moment, rate)
+        self._refresh()
+
+    @torch.no_grad()
+    def absorb(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
+        """Add what further rows say: the posterior so far is their prior."""
+        self.precision = self.precision + gram
+        self.shift = self.shift + moment
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Mean and root of the natural parameters."""
+        eye = torch.eye(self.precision.shape[-1], dtype=torch.float64, device=self.precision.device)
         factor = torch.linalg.cholesky(self.precision)
         self._root = torch.linalg.solve_triangular(factor, eye, upper=False).mT.contiguous()
         whitened = torch.einsum("guji,gju->giu", self._root, self.shift)

@@ -100,7 +100,8 @@ def test_a_start_sees_the_end_of_a_long_series_and_all_over_a_long_table(
     monkeypatch.setattr(race_module, "_SERIES_START", 4)
     monkeypatch.setattr(race_module, "_TABLE_START", 4)
     x = torch.arange(10.0)[:, None].expand(-1, n_inputs)
-    fit_recipe(Recipe("any", build, Schedule(phases=(Phase(0),))), Rows(x, x[:, :1]), seed=0)
+    recipe = Recipe("any", build, Schedule(phases=(Phase(0),)))
+    fit_recipe(recipe, Rows(x, x[:, :1]), is_series=n_inputs == 1, seed=0)
     assert seen == ([6, 7, 8, 9] if n_inputs == 1 else [0, 2, 5, 7])
 
 

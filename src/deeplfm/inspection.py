@@ -1,0 +1,324 @@
+r"""Looking inside a fitted model: forces, hidden layers, filters and the spectrum it has learned.
+
+Where f' + γf = u and u(τ) = Σ_s a_s cos ω_sτ + b_s sin ω_sτ, the response is f(t) = Σ_s a_s Re φ_s + b_s
+Im φ_s with the same a and b. So the weights of a layer are a posterior of its forces as well: a force
+is those weights on other columns, and costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Complex, Float, Float64
+from numpy import ndarray
+from torch import Tensor
+
+from deeplfm.features import FirstOrder
+from deeplfm.features.waves import HarmonicMap
+from deeplfm.layers import Block, Layer
+from deeplfm.randomness import generator_for
+from deeplfm.training.stack import Stack
+
+_FILTER_DECADES, _FILTER_POINTS = 3, 200
+_FEWEST_CYCLES = 0.01  # in the record: slower waves are a level
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A function of time with a band.
+
+    Attributes:
+        label: what it is.
+        member: which model of the stack it belongs to.
+        mean: expected value of every row.
+        std: standard deviation of every row.
+    """
+
+    label: str
+    member: str
+    mean: Float64[ndarray, " N"]
+    std: Float64[ndarray, " N"]
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """A function of frequency, in cycles per unit of time.
+
+    Attributes:
+        label: what it is.
+        member: which model of the stack it belongs to.
+        frequency: in increasing order.
+        value: power of a wave, or gain of a filter.
+    """
+
+    label: str
+    member: str
+    frequency: Float64[ndarray, " F"]
+    value: Float64[ndarray, " F"]
+
+
+@dataclass(frozen=True)
+class Inspector:
+    """The models of a stack, and what their units are to the user.
+
+    Attributes:
+        stack: fitted models.
+        members: their names.
+        outputs: names of the outputs.
+        time_scale: one unit of the models' time, in the user's.
+        output_scale: one unit of each output, in the user's.
+    """
+
+    stack: Stack
+    members: Sequence[str]
+    outputs: Sequence[str]
+    time_scale: float
+    output_scale: Float64[ndarray, " D"]
+
+    @torch.no_grad()
+    def forces(self, x: Float[Tensor, "N P"]) -> list[Curve]:
+        """Forces as they enter the equations whose input is time: f' + γf = Σ_q S_q u_q.
+
+        Of the heaviest member for each output, in units of the output over units of time, one curve
+        for each block of its last layer; and of the first hidden layer where that member has one.
+        Outputs that share their forces (the classical latent force model) have one curve for each
+        force, in units of its own standard deviation.
+        """
+        curves = []
+        for index, outputs in self._heaviest().items():
+            model, member = self.stack.members[index], self.members[index]
+            first, last = model.layers[0], model.output_layer
+            if first is not last:
+                for block, mean, std in _driven(first, x):
+                    for unit in range(mean.shape[-1]):
+                        name = _named(f"layer 1, unit {unit + 1}", block, first)
+                        curves.append(self._curve(name, member, mean, std, unit, 1.0))
+            if last.shared_weights:
+                curves += self._shared(member, last, x)
+                continue
+            for block, mean, std in _driven(last, x):
+                for d in outputs:
+                    name = _named(self.outputs[d], block, last)
+                    curves.append(self._curve(name, member, mean, std, d, self.output_scale[d]))
+        return curves
+
+    @torch.no_grad()
+    def hidden_layers(self, x: Float[Tensor, "N P"]) -> list[Curve]:
+        """What each hidden layer does to time: its units, over the paths that prediction uses."""
+        curves = []
+        for model, member in zip(self.stack.members, self.members, strict=True):
+            for depth, values in enumerate(model.hidden_values(x), start=1):
+                mean, std = values.mean(0), values.std(0, correction=0)
+                for unit in range(mean.shape[-1]):
+                    name = f"layer {depth}, unit {unit + 1}"
+                    curves.append(Curve(name, member, _array(mean[:, unit]), _array(std[:, unit])))
+        return curves
+
+    @torch.no_grad()
+    def filters(self) -> list[Spectrum]:
+        """What the equation of each layer lets through: |G(jω)|, in units of time.
+
+        Blocks with an input of their own only, since frequencies are cycles per unit of it: time, or
+        the values of the layer below.
+        """
+        found: list[Spectrum] = []
+        for model, member in zip(self.stack.members, self.members, strict=True):
+            for depth, layer in enumerate(model.layers, start=1):
+                for block in layer.blocks:
+                    if block.features.has_force and _hears_time(block):
+                        found += self._filters_of(f"layer {depth}", member, layer, block)
+        return found
+
+    @torch.no_grad()
+    def spectrum(self) -> list[Spectrum]:
+        """Power of the waves of time in each output, from the heaviest member that has any.
+
+        A sin 2πft has power A²/2 at f. Powers add up to the mean square over the record: waves too near
+        to each other to be told apart in it share what they make together (none for a wave that only
+        takes from others), and the waves of a narrow-band force are one line. Those that are no waves
+        within the record are left out: they carry its level.
+        """
+        found = []
+        for d, output in enumerate(self.outputs):
+            for index in self.stack.weight[:, d].argsort(descending=True).tolist():
+                model = self.stack.members[index]
+                blocks = list(filter(_makes_waves, model.output_layer.blocks))
+                if blocks:
+                    frequency, power = _power(model.output_layer, blocks, d)
+                    cycles = frequency.abs() / (2 * math.pi)  # in the record
+                    order = cycles.argsort()
+                    order = order[cycles[order] > _FEWEST_CYCLES]
+                    cycles = cycles / self.time_scale
+                    scale = float(self.output_scale[d]) ** 2
+                    found.append(
+                        Spectrum(
+                            output,
+                            self.members[index],
+                            _array(cycles[order]),
+                            scale * _array(power[order]),
+                        )
+                    )
+                    break
+        return found
+
+    def _heaviest(self) -> dict[int, list[int]]:
+        """The member that says most about each output."""
+        chosen: dict[int, list[int]] = {}
+        for d, index in enumerate(self.stack.weight.argmax(0).tolist()):
+            chosen.setdefault(index, []).append(d)
+        return chosen
+
+    def _curve(
+        self, name: str, member: str, mean: Tensor, std: Tensor, column: int, scale: float
+    ) -> Curve:
+        factor = float(scale) / self.time_scale
+        return Curve(
+            name, member, factor * _array(mean[:, column]), factor * _array(std[:, column])
+        )
+
+    def _shared(self, member: str, layer: Layer, x: Tensor) -> list[Curve]:
+        curves = []
+        for block in filter(_is_driven, layer.blocks):
+            for q in range(block.features.n_forces):
+                mean, std = _force_moments(layer, block, x, force=q)
+                curves.append(
+                    Curve(f"force {q + 1}", member, _array(mean[:, 0]), _array(std[:, 0]))
+                )
+        return curves
+
+    def _filters_of(
+        self, label: str, member: str, layer: Layer, block: Block
+    ) -> Iterator[Spectrum]:
+        knee = float(block.features.filter_gain(torch.zeros(1)).reciprocal().median())
+        frequency = torch.logspace(
+            math.log10(knee) - _FILTER_DECADES / 2,
+            math.log10(knee) + _FILTER_DECADES,
+            _FILTER_POINTS,
+            dtype=torch.float64,
+        )
+        gain = block.features.filter_gain(frequency)[:, 0]  # G F
+        for group, values in enumerate(gain):
+            owner = f", {self.outputs[group]}" if len(gain) == len(self.outputs) > 1 else ""
+            yield Spectrum(
+                _named(label + owner, block, layer),
+                member,
+                _array(frequency) / (2 * math.pi * self.time_scale),
+                self.time_scale * _array(values),
+            )
+
+
+def _hears_time(block: Block) -> bool:
+    is_first = block.columns is None or block.columns == [0]  # the others are covariates
+    return not block.sees_hidden and block.features.n_inputs == 1 and is_first
+
+
+def _makes_waves(block: Block) -> bool:
+    return _hears_time(block) and isinstance(block.features, HarmonicMap)
+
+
+def _is_driven(block: Block) -> bool:
+    return _hears_time(block) and block.features.has_force
+
+
+def _driven(layer: Layer, x: Tensor) -> Iterator[tuple[Block, Tensor, Tensor]]:
+    """Blocks that are equations in time, with moments of the force of each output of the layer."""
+    for block in filter(_is_driven, layer.blocks):
+        mean, std = _force_moments(layer, block, x)
+        yield block, mean, std
+
+
+def _named(name: str, block: Block, layer: Layer) -> str:
+    """Blocks of one layer are told apart by the kind of force that they listen to."""
+    if sum(map(_is_driven, layer.blocks)) < 2:
+        return name
+    return f"{name}, {'lines' if block.frequencies.strategy == 'nodes' else 'broad band'}"
+
+
+def _force_moments(
+    layer: Layer, block: Block, x: Float[Tensor, "N P"], force: int | None = None
+) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
+    """Mean and standard deviation of a block's force: all that enters, or one force with S = 1."""
+    features = block.features
+    time = block.originals(x).double()  # N 1
+    wave = _frequency(block)[:, 0].unsqueeze(1) * time[:, :, None]  # G N Q M
+    size = block.frequencies.feature_weight.double().expand_as(wave)
+    if force is None:
+        size = size * features.sensitivity.double()[:, 0, None, :, None]
+    else:
+        size = size * torch.nn.functional.one_hot(torch.tensor(force), features.n_forces)[:, None]
+    waves = torch.cat([(size * wave.cos()).flatten(-2), (size * wave.sin()).flatten(-2)], dim=-1)
+    before = _columns_before(block, layer)
+    columns = waves.new_zeros(*waves.shape[:-1], layer.weights.mean.shape[-2])
+    columns[..., before : before + waves.shape[-1]] = waves
+    mean, variance = layer.weights.moments_of([columns.to(layer.weights.mean.dtype)])
+    return layer.by_output(mean), layer.by_output(variance).clamp_min(0).sqrt()
+
+
+def _power(
+    layer: Layer, blocks: Sequence[Block], output: int
+) -> tuple[Float[Tensor, " L"], Float[Tensor, " L"]]:
+    """Frequency and power of the lines of one output, in the mean of q(W) and over 0 ≤ t ≤ 1."""
+    waves = [_waves(block, layer, output) for block in blocks]
+    frequency, amplitude = (
+        torch.cat([values.flatten() for values in item]) for item in zip(*waves, strict=True)
+    )
+    share = _mean_products(frequency, amplitude)
+    lines, powers = [], []
+    for block, (own, _) in zip(blocks, waves, strict=True):
+        part, share = share[: own.numel()].view_as(own), share[own.numel() :]
+        if block.frequencies.strategy == "nodes":
+            own, part = own.mean(-1), part.sum(-1)
+        lines.append(own.flatten())
+        powers.append(part.flatten().clamp_min(0))
+    return torch.cat(lines), torch.cat(powers)
+
+
+def _waves(
+    block: Block, layer: Layer, output: int
+) -> tuple[Float[Tensor, "Q M"], Complex[Tensor, "Q M"]]:
+    """ω and c of the waves Re c e^{jωt} that a block adds to an output, in the mean of q(W)."""
+    group, unit = divmod(output, layer.n_units)
+    features = block.features
+    frequency = _frequency(block)
+    frequency = frequency.expand(features.n_groups, *frequency.shape[1:])[group, 0]  # Q M
+    size = features.sensitivity.double()[group, 0, :, None] * block.frequencies.feature_weight
+    before = _columns_before(block, layer)
+    weights = layer.weights.mean.double()
+    weights = weights.expand(layer.n_groups, *weights.shape[1:])[group, before:, unit]
+    real, imaginary = weights[: 2 * size.numel()].view(2, *size.shape)
+    amplitude = torch.complex(real, -imaginary) * size
+    if isinstance(features, FirstOrder):
+        decay = features.decay.double()[group, 0].expand_as(frequency)
+        amplitude = amplitude / torch.complex(decay, frequency)
+    return frequency, amplitude
+
+
+def _mean_products(
+    frequency: Float[Tensor, " K"], amplitude: Complex[Tensor, " K"]
+) -> Float[Tensor, " K"]:
+    """Mean of each wave times the sum of all over 0 ≤ t ≤ 1; these add up to that sum's mean square."""
+
+    def overlap(turn: Tensor) -> Tensor:  # ∫ e^{jωt} dt
+        return torch.polar(torch.sinc(turn / (2 * math.pi)), turn / 2)
+
+    against = overlap(frequency - frequency[:, None]) @ amplitude
+    along = overlap(frequency + frequency[:, None]) @ amplitude
+    return (amplitude.conj() * against + amplitude * along).real / 2
+
+
+def _columns_before(block: Block, layer: Layer) -> int:
+    return sum(b.features.n_columns for b in layer.blocks[: list(layer.blocks).index(block)])
+
+
+def _frequency(block: Block) -> Float[Tensor, "G P Q M"]:
+    """Ω as prediction uses it; of its first draw where each sample has one of its own."""
+    generator = generator_for(0, "prediction")
+    frequency = block.frequencies(block.features, 1, generator).double()
+    return frequency[0] if frequency.dim() == 5 else frequency
+
+
+def _array(values: Tensor) -> Float64[ndarray, " n"]:
+    return values.double().cpu().numpy()
