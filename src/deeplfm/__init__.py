@@ -19,16 +19,17 @@ if TYPE_CHECKING:
         ModelFileError,
         TrainingDivergedError,
     )
-    from deeplfm.estimators import DeepLFMRegressor
+    from deeplfm.estimators import DeepLFMForecaster, DeepLFMRegressor, load
     from deeplfm.model import DeepLFM
     from deeplfm.predictive import Predictive
-    from deeplfm.training import Phase, Rows, Schedule, train
+    from deeplfm.training import Phase, Rows, RowSource, Schedule, StoredRows, train
 
 _HOMES = {
     "BlockConfig": "deeplfm.config",
     "ConfigError": "deeplfm.errors",
     "DeepLFM": "deeplfm.model",
     "DeepLFMError": "deeplfm.errors",
+    "DeepLFMForecaster": "deeplfm.estimators",
     "DeepLFMRegressor": "deeplfm.estimators",
     "InputError": "deeplfm.errors",
     "LayerConfig": "deeplfm.config",
@@ -38,7 +39,10 @@ _HOMES = {
     "Schedule": "deeplfm.training",
     "ModelFileError": "deeplfm.errors",
     "Predictive": "deeplfm.predictive",
+    "RowSource": "deeplfm.training",
+    "StoredRows": "deeplfm.training",
     "TrainingDivergedError": "deeplfm.errors",
+    "load": "deeplfm.estimators",
     "train": "deeplfm.training",
 }
 
@@ -47,6 +51,7 @@ __all__ = [
     "ConfigError",
     "DeepLFM",
     "DeepLFMError",
+    "DeepLFMForecaster",
     "DeepLFMRegressor",
     "InputError",
     "LayerConfig",
@@ -54,20 +59,15 @@ __all__ = [
     "ModelFileError",
     "Phase",
     "Predictive",
+    "RowSource",
     "Rows",
     "Schedule",
+    "StoredRows",
     "TrainingDivergedError",
     "__version__",
     "load",
     "train",
 ]
-
-
-def load(path: str) -> DeepLFMRegressor:
-    """The estimator saved in a folder."""
-    from deeplfm.estimators import DeepLFMRegressor
-
-    return DeepLFMRegressor.load(path)
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,15 @@ from torch import Tensor
 
 from deeplfm.errors import InputError, ModelFileError
 from deeplfm.files import write_whole
+from deeplfm.versions import versions
 
 FORMAT = "deeplfm"
 FORMAT_VERSION = 1
-_DESCRIPTION, _TENSORS = "model.json", "tensors.safetensors"
+_DESCRIPTION = "model.json"
 
 
 def write_folder(path: str | Path, description: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Write a model folder; each file is complete or not there.
+    """Write a model folder; whatever happens meanwhile, it holds a whole model or none.
 
     Args:
         path: folder to make, or a deeplfm folder to replace.
@@ -30,7 +32,7 @@ def write_folder(path: str | Path, description: dict[str, Any], tensors: dict[st
     folder = Path(path)
     if folder.is_file():
         raise InputError(f"save: {folder} is a file. Give the name of a folder.")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / _DESCRIPTION).exists():
+    if folder.is_dir() and not (folder / _DESCRIPTION).exists() and _foreign_files(folder):
         raise InputError(
             f"save: folder {folder} holds other files and no deeplfm model. "
             "Give a new or empty folder."
@@ -40,18 +42,28 @@ def write_folder(path: str | Path, description: dict[str, Any], tensors: dict[st
     except OSError as error:
         raise InputError(f"save: cannot make folder {folder}: {error.strerror}.") from error
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    header = {"format": FORMAT, "format_version": FORMAT_VERSION, **description}
-    # Tensors first, and no description meanwhile: a folder that has one is a whole model.
+    # The description names its tensors and comes last: until it is renamed into place the folder holds
+    # the old model, and from then on the new one.
+    tensor_name = f"tensors-{secrets.token_hex(4)}.safetensors"
+    header = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "tensors": tensor_name,
+        "versions": versions(),
+        **description,
+    }
     text = json.dumps(header, indent=2, default=_plain)
-    (folder / _DESCRIPTION).unlink(missing_ok=True)
-    write_whole(folder / _TENSORS, lambda temporary: save_file(contiguous, temporary))
+    write_whole(folder / tensor_name, lambda temporary: save_file(contiguous, temporary))
     write_whole(folder / _DESCRIPTION, lambda temporary: temporary.write_text(text))
+    for old in folder.iterdir():
+        if old.name.lstrip(".").startswith("tensors-") and old.name != tensor_name:
+            old.unlink()  # of the model before, or of a save that was killed
 
 
 def read_folder(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Read what :func:`write_folder` wrote, or say clearly why it cannot be read."""
     folder = Path(path)
-    description_path, tensor_path = folder / _DESCRIPTION, folder / _TENSORS
+    description_path = folder / _DESCRIPTION
     if not folder.is_dir():
         raise ModelFileError(f"load: {folder} is not a folder. Give the folder that save() made.")
     if not description_path.exists():
@@ -73,6 +85,11 @@ def read_folder(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             f"load: {folder} has format version {version}, this deeplfm reads up to "
             f"{FORMAT_VERSION}. Update deeplfm."
         )
+    if not isinstance(description.get("tensors"), str):
+        raise ModelFileError(
+            f"load: {description_path} does not describe where its tensors are. Save the model again."
+        )
+    tensor_path = folder / Path(description["tensors"]).name
     try:
         tensors = load_file(tensor_path)
     except (SafetensorError, OSError) as error:
@@ -92,6 +109,12 @@ def restore(module: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
             f"load: the tensors do not fit the described model ({str(error).splitlines()[-1].strip()}). "
             "The two files are not of one model; save it again."
         ) from error
+
+
+def _foreign_files(folder: Path) -> bool:
+    """Whether a folder holds anything that a save, killed half-way, does not leave."""
+    ours = ("tensors-", _DESCRIPTION)
+    return any(not path.name.lstrip(".").startswith(ours) for path in folder.iterdir())
 
 
 def _plain(value: Any) -> Any:

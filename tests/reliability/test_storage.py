@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,11 @@ from deeplfm import DeepLFMRegressor, InputError, ModelFileError
 
 @pytest.fixture(scope="module")
 def fitted() -> DeepLFMRegressor:
-    time = np.linspace(0, 10, 80)
-    values = np.stack([np.sin(3 * time), 5 + 2 * np.cos(2 * time)], axis=1)
+    times = np.linspace(0, 10, 80)
+    values = np.stack([np.sin(3 * times), 5 + 2 * np.cos(2 * times)], axis=1)
     values[10:20, 0] = np.nan
-    return DeepLFMRegressor(n_steps=3, n_features=10, hidden=(2,), random_state=3).fit(time, values)
+    model = DeepLFMRegressor(n_steps=3, n_features=10, hidden=(2,), random_state=3)
+    return model.fit(times, values)
 
 
 NEW_TIMES = np.linspace(0, 14, 37)
@@ -41,10 +43,10 @@ def test_a_fresh_process_predicts_the_same_bits(fitted: DeepLFMRegressor, tmp_pa
 @pytest.mark.parametrize("preset", ["default", "paper"])
 @pytest.mark.parametrize("system", ["ode1", "eq", "arc1"])
 def test_every_kind_of_model_comes_back(preset: str, system: str, tmp_path: Path) -> None:
-    time = np.linspace(0, 1, 40)
+    times = np.linspace(0, 1, 40)
     start = "deep" if preset == "default" else None
     model = DeepLFMRegressor(preset, system, n_steps=1, n_features=5, start=start)
-    model.fit(time, np.sin(9 * time)).save(tmp_path / "model")
+    model.fit(times, np.sin(9 * times)).save(tmp_path / "model")
     loaded = deeplfm.load(tmp_path / "model")
     assert np.array_equal(loaded.predict(NEW_TIMES), model.predict(NEW_TIMES))
     assert loaded.get_params() == model.get_params()
@@ -53,10 +55,35 @@ def test_every_kind_of_model_comes_back(preset: str, system: str, tmp_path: Path
 def test_saving_again_replaces_the_model(fitted: DeepLFMRegressor, tmp_path: Path) -> None:
     fitted.save(tmp_path / "model")
     fitted.save(tmp_path / "model")
-    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
-        "model.json",
-        "tensors.safetensors",
-    ]
+    names = sorted(path.name for path in (tmp_path / "model").iterdir())
+    assert len(names) == 2
+    assert names[0] == "model.json"
+    assert names[1].endswith(".safetensors")
+
+
+def test_a_save_killed_at_any_moment_leaves_the_old_model_or_the_new_one(
+    fitted: DeepLFMRegressor, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    fitted.save(folder)
+    program = (
+        "import sys, deeplfm\n"
+        "model = deeplfm.load(sys.argv[1])\n"
+        "print('ready', flush=True)\n"
+        "while True: model.save(sys.argv[1])\n"
+    )
+    expected = fitted.predict(NEW_TIMES)
+    for delay in (0.01, 0.04, 0.09):
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE
+        )
+        process.stdout.readline()
+        time.sleep(delay)
+        process.kill()
+        process.communicate()
+        assert np.array_equal(deeplfm.load(folder).predict(NEW_TIMES), expected)
+    fitted.save(folder)
+    assert len(list(folder.glob("*.safetensors"))) == 1
 
 
 def test_other_peoples_folders_are_left_alone(fitted: DeepLFMRegressor, tmp_path: Path) -> None:
@@ -69,7 +96,8 @@ def test_other_peoples_folders_are_left_alone(fitted: DeepLFMRegressor, tmp_path
 
 
 def damage(folder: Path, how: str) -> None:
-    description, tensors = folder / "model.json", folder / "tensors.safetensors"
+    description = folder / "model.json"
+    (tensors,) = folder.glob("*.safetensors")
     if how == "truncated tensors":
         tensors.write_bytes(tensors.read_bytes()[:-100])
     elif how == "no tensors":

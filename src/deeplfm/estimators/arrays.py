@@ -23,6 +23,7 @@ Index = NDArray[np.int64]
 # A step on all rows of a longer series needs gigabytes; in batches, its pursuit would take minutes.
 _LONGEST_SERIES, _LONGEST_IN_BATCHES = 20_000, 100_000
 _LARGE = 2**24  # values, 128 MB in float64: a copy of them would be felt
+_MOST_COMPARED = 10_000  # rows among which equal ones are looked for
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,13 @@ class Arrays:
     are_mapped: bool
 
     @classmethod
-    def of(cls, x: Any, y: Any, sample_weight: Any) -> Arrays:
-        """Check what the user gave."""
+    def of(cls, x: Any, y: Any, sample_weight: Any, fewest_known: int = 3) -> Arrays:
+        """Check what the user gave; each target needs some known values."""
         inputs = check_inputs(x)
         weight, index = check_weights(sample_weight, len(inputs)), None
         if weight is not None and not weight.all():
             index = np.flatnonzero(weight)  # the others must not shape scales and starts
-        targets = check_targets(y, len(inputs), index)
+        targets = check_targets(y, len(inputs), index, fewest_known)
         if weight is not None and (weight[weight > 0] == 1).all():
             weight = None
         are_mapped = isinstance(x, np.memmap) or isinstance(y, np.memmap)
@@ -70,12 +71,33 @@ class Arrays:
         weight = None if self.weight is None else self.weight[where]
         return _double(self.x[where]), _double(self.y[where]), weight
 
-    def pieces(self) -> Iterator[tuple[Array, Array]]:
-        """Inputs and targets of all rows, a bounded number at a time."""
+    def pieces(self) -> Iterator[tuple[Array, Array, Array | None]]:
+        """Inputs, targets and weights of all rows, a bounded number at a time."""
         n_rows = piece_rows(self.x.shape[1] + self.y.shape[1])
         for first in range(0, len(self), n_rows):
-            x, y, _ = self.read(slice(first, first + n_rows))
-            yield x, y
+            yield self.read(slice(first, first + n_rows))
+
+    def merged(self) -> Arrays:
+        """Equal rows as one whose weights add up, in an order of their own where any have weights.
+
+        Held-out rows and batches go by row, and would tell a row of weight 2 from one given twice, or
+        given elsewhere. Of very many rows, each has too little say for this to matter.
+        """
+        if len(self) > _MOST_COMPARED:
+            return self
+        x, y, weight = self.read(slice(None))
+        values = np.hstack([x, y])
+        order = np.lexsort(values.T[::-1])
+        before, after = values[order[:-1]], values[order[1:]]
+        is_new = ((before != after) & ~(np.isnan(before) & np.isnan(after))).any(1)
+        first = np.flatnonzero(np.r_[True, is_new])
+        if len(first) < 3 or (weight is None and len(first) == len(self)):
+            return self
+        total = np.add.reduceat(np.ones(len(self)) if weight is None else weight[order], first)
+        index = order[first] if self.index is None else self.index[order[first]]
+        all_weights = np.zeros(len(self.x))
+        all_weights[index] = total
+        return replace(self, weight=all_weights, index=index)
 
     def by_time(self) -> Arrays:
         """Rows of a series in order: the order in which they come must not matter."""

@@ -2,67 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, replace
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
-from deeplfm import config as configuration
-from deeplfm.errors import ConfigError, ModelFileError
+from deeplfm.errors import ConfigError, InputError
+from deeplfm.estimators.archive import Contents, describe, rebuild
 from deeplfm.estimators.arrays import Arrays
+from deeplfm.estimators.inspected import Inspected
+from deeplfm.estimators.labels import Labels
 from deeplfm.estimators.scaling import Scaling
-from deeplfm.estimators.validation import check_inputs, check_settings
+from deeplfm.estimators.settings import DeepLFMSettings
+from deeplfm.estimators.validation import check_inputs, check_targets
+from deeplfm.interruption import graceful_interrupts
 from deeplfm.kernels import compiled_kernels
-from deeplfm.model import DeepLFM
 from deeplfm.predictive import Predictive
-from deeplfm.recipes import Architecture, recipes_for
-from deeplfm.storage import read_folder, restore, write_folder
-from deeplfm.training import History, Rows, RowSource, StoredRows
+from deeplfm.storage import read_folder, write_folder
+from deeplfm.training import Rows, RowSource, StoredRows
 from deeplfm.training.race import Recipe, Report, fit_recipe, race
 from deeplfm.training.stack import Stack
 
-Array = NDArray[np.float64]
-
-PRESETS = ("default", "paper")
 _PREDICTION_ROWS = 4096  # held at a time with all their mixture components
 
 
-class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
+class DeepLFMRegressor(Inspected, RegressorMixin, MultiOutputMixin, DeepLFMSettings):
     """Deep latent force model for a series (one input: time) or a table (several inputs).
 
+    Answers come in the form of the question: arrays for arrays; for a frame of rows, where the targets
+    had names, a frame with its index and their names.
+
     Args:
-        preset: "default", the best we know: several starts race on held-out rows and are stacked; or
-            "paper", the published model letter by letter.
-        system: what the layers of the deep path are made of: "ode1" (the paper), "eq" (a deep
-            Gaussian process), "arc0", "arc1", "arc2".
-        hidden: widths of the hidden layers of the deep path.
-        n_forces: number of latent forces of a deep block.
-        n_features: number of frequencies per force.
-        start: "race", or one start alone: "pursuit", "deep", "spectrum", "composition", "table",
-            "paper". ``None`` takes the preset's.
-        n_steps: training steps of each fit; ``None`` takes the recipe's own number.
-        batch_size: rows in each step; ``None`` takes the recipe's own: 1000 for tables, all rows for
-            series. Of these the 20 000 most recent rows are used, or 100 000 in batches.
-        time_limit: seconds for each fit of a recipe; what it stopped is in ``report_``, and the same
-            seed no longer gives the same bits.
-        patience: stop a fit after this many steps without a better objective.
-        input_dependent_noise: learn the noise as a function of the input.
-        device: where to compute.
-        dtype: "float64" or "float32"; ``None`` takes float64 (the paper's preset float32).
-        compile: use kernels compiled for this machine: the same numbers to rounding, faster where
-            there are many samples. Needs a C++ compiler; without one it warns and goes on.
-        random_state: the same integer gives the same bits.
-        progress: show a progress bar; ``None`` shows it when standard error is a terminal.
+        preset: "default" or "paper"; this and all other parameters are those of
+            :class:`~deeplfm.estimators.settings.DeepLFMSettings`.
 
     Attributes:
         stack_: the fitted models and their weights.
         report_: what the race found.
+        history_: loss of every training step.
         n_features_in_: number of input columns.
 
     >>> import numpy as np
@@ -73,42 +57,6 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
     ((3,), (3,))
     """
 
-    def __init__(
-        self,
-        preset: str = "default",
-        system: str = "ode1",
-        hidden: tuple[int, ...] = (3,),
-        n_forces: int = 1,
-        n_features: int = 100,
-        start: str | None = None,
-        n_steps: int | None = None,
-        batch_size: int | None = None,
-        time_limit: float | None = None,
-        patience: int | None = None,
-        input_dependent_noise: bool = False,
-        device: str = "cpu",
-        dtype: str | None = None,
-        compile: bool = False,
-        random_state: int = 0,
-        progress: bool | None = None,
-    ) -> None:
-        self.preset = preset
-        self.system = system
-        self.hidden = hidden
-        self.n_forces = n_forces
-        self.n_features = n_features
-        self.start = start
-        self.n_steps = n_steps
-        self.batch_size = batch_size
-        self.time_limit = time_limit
-        self.patience = patience
-        self.input_dependent_noise = input_dependent_noise
-        self.device = device
-        self.dtype = dtype
-        self.compile = compile
-        self.random_state = random_state
-        self.progress = progress
-
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to inputs and targets; NaN in y marks a missing target.
 
@@ -118,27 +66,63 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
             y: one or several targets for each row.
             sample_weight: weight of each row's likelihood.
         """
-        arrays = Arrays.of(X, y, sample_weight)
+        _check_feature_names(self, X, reset=True)
+        arrays = Arrays.of(X, y, sample_weight).merged()
+        if self.is_series is False and np.asarray(X).ndim == 1:
+            raise InputError(
+                "X: a vector found, which are times, but is_series=False asks for a table. Reshape "
+                "your data: X.reshape(-1, 1) is a table of one column."
+            )
         self.n_features_in_ = arrays.x.shape[1]
-        self.is_series_ = self.n_features_in_ == 1
-        self.is_vector_ = np.ndim(y) == 1
-        recipes = self._recipes()
+        self.is_series_ = self.n_features_in_ == 1 if self.is_series is None else self.is_series
+        self.labels_ = Labels.of(y, arrays.y.shape[1])
+        recipes = self._recipes(self.is_series_)
         if self.is_series_:
             arrays = arrays.by_time()
             if self._start() not in ("paper", "table"):  # these know nothing of time
                 arrays = arrays.most_recent(in_batches=self.batch_size is not None)
-        with compiled_kernels(self.compile):
+        self.scaling_ = Scaling.of_pieces(arrays.pieces(), self.is_series_)
+        with compiled_kernels(self.compile), graceful_interrupts():
             self.stack_, self.report_ = self._fit(self._rows(arrays), recipes)
+        if self.report_.interrupted:
+            warnings.warn(
+                f"fit: interrupted. Kept the best so far, of {', '.join(self.report_.names)}; fit again "
+                "for the whole of it.",
+                stacklevel=2,
+            )
+        return self
+
+    def update(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Take in new observations without training: exact output weights hear them in closed form.
+
+        The model is then the one whose output weights were solved on all rows, old and new; scales,
+        frequencies, noise and calibration stay as they are.
+
+        Args:
+            X: new rows; giving rows that the model has seen counts them twice.
+            y: their targets; NaN marks a missing one.
+            sample_weight: weight of each row's likelihood.
+        """
+        check_is_fitted(self)
+        if not all(member.has_exact_output for member in self.stack_.members):
+            raise ConfigError(
+                f"update: the model of start={self._start()!r} has no exact last layer, which alone can "
+                "hear new rows without training. Use the default preset, or fit again on all rows."
+            )
+        self._inputs(X)
+        arrays = Arrays.of(X, y, sample_weight, fewest_known=0)
+        self.labels_.check(y, arrays.y.shape[1])
+        with compiled_kernels(self.compile):
+            for chunk in self._rows(arrays).chunks():
+                for member in self.stack_.members:
+                    member.absorb(chunk.x, chunk.y, chunk.weight)
         return self
 
     def posterior(self, X: Any) -> Predictive:
         """Predictive distribution of each row, in the units of y."""
-        check_is_fitted(self)
-        return self._posterior(check_inputs(X, self.n_features_in_))
+        return self._posterior(self._inputs(X))
 
-    def predict(
-        self, X: Any, return_std: bool = False, latent: bool = False
-    ) -> Array | tuple[Array, Array]:
+    def predict(self, X: Any, return_std: bool = False, latent: bool = False) -> Any:
         """Expected values; with ``return_std`` also the standard deviation of an observation.
 
         Args:
@@ -154,66 +138,64 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
 
     def predict_interval(
         self, X: Any, coverage: float = 0.95, latent: bool = False
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Any, Any]:
         """Lower and upper end of the central interval that holds an observation."""
         low, high = self._ask(X, lambda posterior: posterior.interval(coverage, latent))
         return low, high
 
+    def predict_quantiles(self, X: Any, levels: Sequence[float], latent: bool = False) -> Any:
+        """Quantiles of an observation, or of the function; the last dimension is the level."""
+        wanted = list(levels)
+        (values,) = self._ask(
+            X, lambda posterior: (posterior.quantile(wanted, latent).movedim(0, -1),), wanted
+        )
+        return values
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: int = 0, latent: bool = False
+    ) -> Any:
+        """Whole functions, each one draw over all rows; the last dimension is the draw.
+
+        Args:
+            X: rows.
+            n_samples: number of draws.
+            random_state: the same integer gives the same draws.
+            latent: without observation noise.
+        """
+        draws = self.posterior(X).sample(n_samples, random_state, latent)
+        return self.labels_.shaped(draws.movedim(0, -1).numpy(), X, range(n_samples))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² over the known targets, averaged over the outputs."""
+        mean = np.asarray(self.predict(X)).reshape(-1, self.labels_.n_outputs)
+        target = check_targets(y, len(mean)).astype(np.float64)
+        self.labels_.check(y, target.shape[1])
+        weight = np.ones(len(mean)) if sample_weight is None else np.asarray(sample_weight)
+        known = ~np.isnan(target)
+        scores = [
+            r2_score(target[rows, d], mean[rows, d], sample_weight=weight[rows])
+            for d, rows in enumerate(known.T)
+        ]
+        return float(np.mean(scores))
+
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a folder."""
-        check_is_fitted(self)
-        scaling = vars(self.scaling_)
-        description = {
-            "estimator": type(self).__name__,
-            "parameters": self.get_params(),
-            "is_series": self.is_series_,
-            "is_vector": self.is_vector_,
-            "members": [
-                {"seed": member.seed, "config": configuration.to_dict(member.config)}
-                for member in self.stack_.members
-            ],
-            "report": asdict(self.report_),
-        }
-        tensors = {f"scaling.{name}": torch.as_tensor(value) for name, value in scaling.items()}
-        tensors |= {f"stack.{name}": value for name, value in self.stack_.state_dict().items()}
-        write_folder(path, description, tensors)
+        write_folder(path, *self._described())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """The estimator that :meth:`save` wrote; it predicts the same bits."""
-        description, tensors = read_folder(path)
-        try:
-            estimator = cls(**description["parameters"])
-            estimator.hidden = tuple(estimator.hidden)
-            scaling = {
-                name: tensors.pop(f"scaling.{name}").numpy()
-                for name in ("x_shift", "x_scale", "y_shift", "y_scale")
-            }
-            members = [
-                DeepLFM(configuration.from_dict(member["config"]), member["seed"]).to(
-                    estimator._architecture().dtype
-                )
-                for member in description["members"]
-            ]
-            estimator.is_series_ = description["is_series"]
-            estimator.is_vector_ = description["is_vector"]
-            report = description["report"]
-            histories = {name: History(**kept) for name, kept in report["histories"].items()}
-            estimator.report_ = Report(**report | {"histories": histories})
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ModelFileError(
-                f"load: {path} does not describe a {cls.__name__} ({error!r}). Save the model again."
-            ) from error
-        estimator.scaling_ = Scaling(**scaling)
-        estimator.n_features_in_ = len(scaling["x_shift"])
-        n_outputs = len(scaling["y_shift"])
-        estimator.stack_ = Stack(members, torch.ones(len(members), n_outputs, dtype=torch.float64))
-        restore(
-            estimator.stack_,
-            {name.removeprefix("stack."): value for name, value in tensors.items()},
-        )
-        estimator.stack_.to(estimator.device)
-        return estimator
+        return cls._restored(*read_folder(path), path)
+
+    def _described(self) -> Contents:
+        check_is_fitted(self)
+        return describe(self)
+
+    @classmethod
+    def _restored(
+        cls, description: dict[str, Any], tensors: dict[str, torch.Tensor], path: str | Path
+    ) -> Self:
+        return rebuild(cls, description, tensors, path)
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what this estimator takes."""
@@ -222,16 +204,14 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         return tags
 
     def _rows(self, arrays: Arrays) -> RowSource:
-        """Learn the scales of the data, and put them in the model's units: now, or as rows are read."""
-        scaling = self.scaling_ = Scaling.of_pieces(arrays.pieces(), self.is_series_)
-        kind: dict[str, Any] = {"dtype": self._architecture().dtype, "device": self.device}
+        """The user's rows in the model's units: now, or as they are read."""
 
         def read(index: torch.Tensor) -> Rows:
             x, y, weight = arrays.read(index.cpu().numpy())
             return Rows(
-                torch.as_tensor(scaling.inputs(x), **kind),
-                torch.as_tensor(scaling.outputs(y), **kind),
-                None if weight is None else torch.as_tensor(weight, **kind),
+                self._tensor(x),
+                self._tensor(self.scaling_.outputs(y), is_scaled=True),
+                None if weight is None else self._tensor(weight, is_scaled=True),
             )
 
         rows = StoredRows(read, len(arrays))
@@ -240,59 +220,40 @@ class DeepLFMRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
     def _fit(self, rows: RowSource, recipes: list[Recipe]) -> tuple[Stack, Report]:
         if self._start() == "paper":  # as it is, without calibration
             (recipe,) = recipes
-            model, history = fit_recipe(recipe, rows, self.random_state, self.progress)
-            report = Report(names=[recipe.name], histories={recipe.name: history})
+            model, history = fit_recipe(
+                recipe, rows, self.is_series_, self.random_state, self.progress
+            )
+            report = Report(
+                names=[recipe.name],
+                histories={recipe.name: history},
+                interrupted=history.stopped == "interrupt",
+            )
             return Stack.of(model), report
         # a single start races alone: the held-out rows calibrate it
         return race(recipes, rows, self.is_series_, self.random_state, self.progress)
 
-    def _recipes(self) -> list[Recipe]:
-        """The recipes of the chosen start, with the user's limits."""
-        recipes = recipes_for(self._start(), self._architecture(), self.is_series_, self.n_steps)
-        limits: dict[str, Any] = {"time_limit": self.time_limit, "patience": self.patience}
-        if self.batch_size is not None:
-            limits["batch_size"] = self.batch_size
-        return [replace(recipe, schedule=replace(recipe.schedule, **limits)) for recipe in recipes]
+    def _inputs(self, X: Any) -> NDArray[Any]:
+        check_is_fitted(self)
+        _check_feature_names(self, X, reset=False)
+        return check_inputs(X, self.n_features_in_, type(self).__name__)
 
-    def _start(self) -> str:
-        if self.preset not in PRESETS:
-            raise ConfigError(
-                f"preset: {self.preset!r} is not known. Choose one of {', '.join(PRESETS)}."
-            )
-        return self.start or ("paper" if self.preset == "paper" else "race")
-
-    def _architecture(self) -> Architecture:
-        check_settings(self.get_params())
-        name = self.dtype or ("float32" if self.preset == "paper" else "float64")
-        if name not in ("float32", "float64"):
-            raise ConfigError(f"dtype: {name!r} is not known. Choose float32 or float64.")
-        return Architecture(
-            system=self.system,
-            hidden=tuple(self.hidden),
-            n_forces=self.n_forces,
-            n_features=self.n_features,
-            input_dependent_noise=self.input_dependent_noise,
-            dtype=getattr(torch, name),
-        )
+    def _tensor(self, values: NDArray[Any], is_scaled: bool = False) -> torch.Tensor:
+        values = values if is_scaled else self.scaling_.inputs(values)
+        return torch.as_tensor(values, dtype=self._dtype(), device=self.device)
 
     @torch.no_grad()
     def _posterior(self, x: NDArray[Any]) -> Predictive:
-        inputs = torch.as_tensor(
-            self.scaling_.inputs(x), dtype=self._architecture().dtype, device=self.device
-        )
         with compiled_kernels(self.compile):
-            return self.scaling_.predictive(self.stack_.posterior(inputs))
+            return self.scaling_.predictive(self.stack_.posterior(self._tensor(x)))
 
     def _ask(
-        self, X: Any, question: Callable[[Predictive], tuple[torch.Tensor, ...]]
-    ) -> list[Array]:
+        self,
+        X: Any,
+        question: Callable[[Predictive], tuple[torch.Tensor, ...]],
+        along: Sequence[Any] = (),
+    ) -> list[Any]:
         """Answers for all rows, from the distributions of some at a time."""
-        check_is_fitted(self)
-        x = check_inputs(X, self.n_features_in_)
+        x = self._inputs(X)
         chunks = (x[i : i + _PREDICTION_ROWS] for i in range(0, len(x), _PREDICTION_ROWS))
         answers = zip(*(question(self._posterior(chunk)) for chunk in chunks), strict=True)
-        return [self._shaped(torch.cat(answer)) for answer in answers]
-
-    def _shaped(self, values: torch.Tensor) -> Array:
-        array = values.numpy()
-        return array[:, 0] if self.is_vector_ else array
+        return [self.labels_.shaped(torch.cat(part).numpy(), X, along) for part in answers]

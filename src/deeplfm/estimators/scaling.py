@@ -14,14 +14,15 @@ from torch import Tensor
 from deeplfm.predictive import Predictive
 
 Array = NDArray[np.float64]
+Piece = tuple[Array, Array] | tuple[Array, Array, Array | None]
 
 
 @dataclass(frozen=True)
 class Scaling:
     """Affine maps of inputs and outputs.
 
-    Series have their time mapped to [0, 1] over the training rows, as in the paper; the columns of a
-    table are standardised. Outputs are standardised over their known values.
+    Series have their time mapped to [0, 1] over the training rows, as in the paper; their covariates
+    and the columns of a table are standardised. Outputs are standardised over their known values.
     """
 
     x_shift: Array
@@ -35,16 +36,21 @@ class Scaling:
         return cls.of_pieces([(np.asarray(x, np.float64), np.asarray(y, np.float64))], is_series)
 
     @classmethod
-    def of_pieces(cls, pieces: Iterable[tuple[Array, Array]], is_series: bool) -> Scaling:
-        """The scaling that training data ask for, seen once and some rows at a time."""
+    def of_pieces(cls, pieces: Iterable[Piece], is_series: bool) -> Scaling:
+        """The scaling that training data ask for, seen once and some rows at a time.
+
+        Args:
+            pieces: inputs, targets and, where rows have any, weights.
+            is_series: the first input is time.
+        """
         inputs, outputs = Moments(), Moments()
-        first, last = np.array(np.inf), np.array(-np.inf)
-        for x, y in pieces:
-            inputs.add(x)
-            outputs.add(y)
-            first, last = np.minimum(first, x.min(0)), np.maximum(last, x.max(0))
-        shift, scale = (first, last - first) if is_series else (inputs.mean, inputs.std)
-        return cls(shift, _nonzero(scale), outputs.mean, _nonzero(outputs.std))
+        for x, y, *weight in pieces:
+            inputs.add(x, *weight)
+            outputs.add(y, *weight)
+        is_time = is_series & (np.arange(len(inputs.mean)) == 0)
+        shift = np.where(is_time, inputs.lowest, inputs.mean)
+        scale = np.where(is_time, inputs.highest - inputs.lowest, inputs.scale)
+        return cls(shift, np.where(scale > 0, scale, 1.0), outputs.mean, outputs.scale)
 
     def inputs(self, x: Array) -> Array:
         """Inputs in the model's units."""
@@ -68,21 +74,34 @@ class Moments:
 
     def __init__(self) -> None:
         self.count, self.mean, self.variance = np.zeros(1), np.zeros(1), np.zeros(1)
+        self.lowest, self.highest = np.array(np.inf), np.array(-np.inf)
 
     @property
     def std(self) -> Array:
         """Standard deviation of each column."""
         return np.sqrt(self.variance)
 
-    def add(self, values: Array) -> None:
-        """Take more rows into account."""
-        count = len(values) - np.isnan(values).sum(0)
+    @property
+    def scale(self) -> Array:
+        """Unit of each column; 1 for a constant, whose rounding errors must not become one."""
+        return np.where((self.highest > self.lowest) & (self.variance > 0), self.std, 1.0)
+
+    def add(self, values: Array, weight: Array | None = None) -> None:
+        """Take more rows into account; a row of weight 2 counts twice."""
+        self.lowest = np.fmin(self.lowest, np.fmin.reduce(values, axis=0))
+        self.highest = np.fmax(self.highest, np.fmax.reduce(values, axis=0))
+        known = ~np.isnan(values)
+        count = known.sum(0) if weight is None else weight @ known
         if not count.all():  # a column with no known value has no mean; 0 will count for nothing
             values = np.where(count > 0, values, 0.0)
         self.count = self.count + count
-        share = count / np.maximum(self.count, 1)
-        gap = np.nanmean(values, axis=0) - self.mean
-        change = np.nanvar(values, axis=0) - self.variance
+        share = count / np.where(self.count > 0, self.count, 1)
+        mean, variance = np.nanmean(values, axis=0), np.nanvar(values, axis=0)
+        if weight is not None:
+            size = weight[:, None] * known / np.where(count > 0, count, 1)
+            mean = mean + np.nansum(size * (values - mean), axis=0)
+            variance = np.nansum(size * (values - mean) ** 2, axis=0)
+        gap, change = mean - self.mean, variance - self.variance
         self.mean = self.mean + share * gap
         self.variance = self.variance + share * change + (share * gap) * ((1 - share) * gap)
 
@@ -117,7 +136,3 @@ class Rescaled(Predictive):
     ) -> Float[Tensor, "S N D"]:
         """Whole functions."""
         return self._inner.sample(n_draws, seed, latent).cpu().double() * self._scale + self._shift
-
-
-def _nonzero(scale: Array) -> Array:
-    return np.where(scale > 0, scale, 1.0)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from deeplfm.errors import ConfigError, InputError
 
@@ -19,13 +20,23 @@ Array = NDArray[np.float64]
 _PIECE_VALUES = 2**19  # 4 MB in float64
 
 
+class NotNumbersError(InputError, TypeError):
+    """Values of a kind that no number can be made of."""
+
+
 def piece_rows(n_columns: int) -> int:
     """How many rows of a wide or narrow matrix to look at together."""
     return max(1, _PIECE_VALUES // n_columns)
 
 
-def check_inputs(x: Any, n_columns: int | None = None) -> NDArray[Any]:
-    """Inputs as a finite matrix of numbers; a vector is one column."""
+def check_inputs(x: Any, n_columns: int | None = None, owner: str = "model") -> NDArray[Any]:
+    """Inputs as a finite matrix of numbers; a vector is one column.
+
+    Args:
+        x: inputs.
+        n_columns: how many columns there must be; ``None`` for any number.
+        owner: who expects them.
+    """
     array = _matrix(x, "X")
     n_bad, where = _count(array, lambda values: ~np.isfinite(values))
     if n_bad:
@@ -34,21 +45,31 @@ def check_inputs(x: Any, n_columns: int | None = None) -> NDArray[Any]:
             "Remove these rows, or fill the inputs: only targets may be missing."
         )
     if n_columns is not None and array.shape[1] != n_columns:
+        advice = "Give the same columns in the same order."
+        if np.asarray(x).ndim == 1:
+            advice = "Reshape your data: X.reshape(1, -1) makes a vector a row."
         raise InputError(
-            f"X: {array.shape[1]} columns, but the model was fitted on {n_columns}. "
-            "Give the same columns in the same order."
+            f"X has {array.shape[1]} features, but {owner} is expecting {n_columns} features as input. "
+            f"{advice}"
         )
     return array
 
 
-def check_targets(y: Any, n_rows: int, index: NDArray[np.int64] | None = None) -> NDArray[Any]:
+def check_targets(
+    y: Any, n_rows: int, index: NDArray[np.int64] | None = None, fewest_known: int = 1
+) -> NDArray[Any]:
     """Targets as a matrix of numbers in which NaN marks a missing value.
 
     Args:
         y: targets.
         n_rows: number of rows of the inputs.
         index: rows that count; ``None`` for all.
+        fewest_known: values that every column must have.
     """
+    if y is None:
+        raise InputError(
+            "y: fit requires y to be passed, but the target y is None. Give one target row per input."
+        )
     array = _matrix(y, "y")
     if len(array) != n_rows:
         raise InputError(
@@ -63,10 +84,10 @@ def check_targets(y: Any, n_rows: int, index: NDArray[np.int64] | None = None) -
     n_rows = n_rows if index is None else len(index)
     missing = sum(np.isnan(piece).sum(0) for _, piece in _pieces(array, index))
     for column, known in enumerate((n_rows - missing).tolist()):
-        if known < 3:
+        if known < fewest_known:
             raise InputError(
-                f"y: column {column} has {known} known values of {n_rows}; at least 3 are needed. "
-                "Leave the column out, or give more data."
+                f"y: column {column} has {known} known values of {n_rows} samples; at least "
+                f"{fewest_known} are needed. Leave the column out, or give more data."
             )
     return array
 
@@ -82,7 +103,7 @@ def check_weights(sample_weight: Any, n_rows: int) -> Array | None:
         )
     if not np.isfinite(weight).all() or (weight < 0).any() or not weight.any():
         raise InputError(
-            "sample_weight: every weight must be finite and at least 0, and one above 0. "
+            "sample_weight: every weight must be finite and at least 0, and one above zero. "
             f"Found a smallest of {weight.min()} and a largest of {weight.max()}."
         )
     return weight
@@ -111,21 +132,32 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def _matrix(value: Any, name: str) -> NDArray[Any]:
+    if issparse(value):
+        raise InputError(f"{name}: a sparse matrix found, which is not supported. Use .toarray().")
     try:
-        if np.iscomplexobj(value):
-            raise TypeError("complex numbers")
         array = np.asarray(value)
+        if np.iscomplexobj(array):
+            raise ValueError("Complex data not supported")
+        if array.dtype.kind in "mM":
+            raise ValueError("times of a calendar or a clock")
         if not np.can_cast(array.dtype, np.float64):
             array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(
-            f"{name}: not all values are numbers ({error}). Convert text and dates to numbers first."
+        kind = NotNumbersError if isinstance(error, TypeError) else InputError
+        raise kind(
+            f"{name}: not all values are numbers ({error}). Convert them to numbers first; "
+            "DeepLFMForecaster takes timestamps and durations."
         ) from error
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2:
         raise InputError(f"{name}: {array.ndim} dimensions found. Give a vector or a matrix.")
-    if array.shape[0] == 0 or array.shape[1] == 0:
+    if array.shape[1] == 0:
+        raise InputError(
+            f"{name}: 0 feature(s) (shape={array.shape}) while a minimum of 1 is required. Give at "
+            "least one column."
+        )
+    if array.shape[0] == 0:
         raise InputError(f"{name}: shape {array.shape} holds no values. Give at least one row.")
     return array
 

@@ -160,7 +160,7 @@ PEAK = """
 import sys, threading, time
 import numpy as np, torch
 from deeplfm import BlockConfig, DeepLFM, LayerConfig, ModelConfig, Phase, Schedule
-from deeplfm.estimators import DeepLFMRegressor, regressor
+from deeplfm.estimators import DeepLFMRegressor, settings
 from deeplfm.training.race import Recipe
 
 torch.set_num_threads(1)
@@ -185,7 +185,7 @@ def build(rows, seed):
     return DeepLFM(ModelConfig(10, (output,), n_samples=1, n_paths=1), seed).double()
 
 small = Recipe("small", build, Schedule("collapsed", (Phase(3),)))
-regressor.recipes_for = lambda *_: [small]
+settings.recipes_for = lambda *_: [small]
 threading.Thread(target=watch, daemon=True).start()
 model = DeepLFMRegressor().fit(X, y)
 model.predict(X, return_std=True)

@@ -3,7 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 from sklearn.base import clone
+from sklearn.metrics import r2_score
 
 from deeplfm import ConfigError, DeepLFMRegressor, InputError
 
@@ -112,6 +114,11 @@ def test_both_dtypes_fit(dtype: str) -> None:
         (TIME[:0], WAVE[:0], "holds no values"),
         (TIME, ["a"] * 90, "not all values are numbers"),
         (TIME[:, None, None], WAVE, "3 dimensions"),
+        (TIME, None, "requires y to be passed"),
+        (TIME, WAVE + 1j, "Complex data not supported"),
+        (TIME.astype("datetime64[s]"), WAVE, "times of a calendar.*DeepLFMForecaster"),
+        (np.zeros((90, 0)), WAVE, r"0 feature\(s\) \(shape=\(90, 0\)\)"),
+        (csr_array(TIME[:, None]), WAVE, "a sparse matrix found"),
     ],
 )
 def test_bad_data_are_refused_by_name(x: object, y: object, message: str) -> None:
@@ -121,7 +128,7 @@ def test_bad_data_are_refused_by_name(x: object, y: object, message: str) -> Non
 
 def test_wrong_columns_and_weights_are_refused() -> None:
     model = quick().fit(TIME, WAVE)
-    with pytest.raises(InputError, match="2 columns, but the model was fitted on 1"):
+    with pytest.raises(InputError, match="X has 2 features, but DeepLFMRegressor is expecting 1"):
         model.predict(np.zeros((3, 2)))
     with pytest.raises(InputError, match="one number per row"):
         quick().fit(TIME, WAVE, sample_weight=np.ones(3))
@@ -235,3 +242,53 @@ def test_targets_may_be_vectors_or_arrays_and_must_fit() -> None:
     assert torch.equal(posterior.log_prob(WAVE), column)
     with pytest.raises(InputError, match=r"shape \(89, 1\)"):
         posterior.crps(WAVE[:-1])
+
+
+def test_values_of_no_kind_of_number_are_a_type_error_too() -> None:
+    with pytest.raises(TypeError, match="not all values are numbers"):
+        quick().fit([{"a": 1}] * 90, WAVE)
+
+
+@pytest.fixture(scope="module")
+def pair() -> DeepLFMRegressor:
+    return quick(n_steps=1).fit(TIME, np.stack([WAVE, np.cos(TIME)], axis=1))
+
+
+def test_the_score_is_r2_over_the_known_targets(pair: DeepLFMRegressor) -> None:
+    rng = np.random.default_rng(0)
+    targets = np.stack([WAVE, np.cos(TIME)], axis=1) + rng.normal(size=(90, 2))
+    mean, weight = pair.predict(TIME), rng.uniform(size=90)
+    assert pair.score(TIME, targets) == pytest.approx(r2_score(targets, mean))
+    weighted = r2_score(targets, mean, sample_weight=weight)
+    assert pair.score(TIME, targets, weight) == pytest.approx(weighted)
+    gaps = targets.copy()
+    gaps[::3, 0] = gaps[50:, 1] = np.nan
+    by_output = [
+        r2_score(targets[known, d], mean[known, d]) for d, known in enumerate((~np.isnan(gaps)).T)
+    ]
+    assert by_output[0] != pytest.approx(by_output[1], abs=0.01)
+    assert pair.score(TIME, gaps) == pytest.approx(np.mean(by_output))
+
+
+def test_only_the_targets_of_the_fit_have_a_score(pair: DeepLFMRegressor) -> None:
+    with pytest.raises(InputError, match="1 columns, but the model was fitted on 2"):
+        pair.score(TIME, WAVE)
+    with pytest.raises(InputError, match="column 1 has 0 known values"):
+        pair.score(TIME, np.stack([WAVE, np.full(90, np.nan)], axis=1))
+
+
+def test_missing_targets_are_filled_by_what_is_around_them() -> None:
+    gaps = WAVE.copy()
+    gaps[30:40] = np.nan
+    model = quick().fit(TIME, gaps)
+    assert model.predict(TIME[30:40]) == pytest.approx(WAVE[30:40], abs=0.1)
+    without = quick().fit(np.delete(TIME, np.s_[30:40]), np.delete(WAVE, np.s_[30:40]))
+    # rows without a target say nothing, but count among those that are held out
+    assert model.predict(TIME) == pytest.approx(without.predict(TIME), abs=0.05)
+
+
+def test_a_history_has_every_step_of_every_member() -> None:
+    model = quick(n_steps=4).fit(TIME, WAVE)
+    assert model.history_["step"].tolist() == [1, 2, 3, 4]
+    assert set(model.history_["start"]) == {"pursuit"}
+    assert model.history_["loss"].tolist() == model.report_.histories["pursuit"].loss

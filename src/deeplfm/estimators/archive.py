@@ -1,0 +1,92 @@
+"""A fitted regressor as plain data and tensors, and back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from deeplfm import config as configuration
+from deeplfm.errors import ModelFileError
+from deeplfm.estimators.labels import Labels
+from deeplfm.estimators.scaling import Scaling
+from deeplfm.model import DeepLFM
+from deeplfm.storage import restore
+from deeplfm.training import History
+from deeplfm.training.race import Report
+from deeplfm.training.stack import Stack
+
+if TYPE_CHECKING:
+    from deeplfm.estimators.regressor import DeepLFMRegressor
+
+Contents = tuple[dict[str, Any], dict[str, Tensor]]
+
+
+def describe(regressor: DeepLFMRegressor) -> Contents:
+    """All that a fitted regressor is."""
+    description = {
+        "estimator": type(regressor).__name__,
+        "parameters": regressor.get_params(),
+        "is_series": regressor.is_series_,
+        "inputs": getattr(regressor, "feature_names_in_", None),
+        "labels": asdict(regressor.labels_),
+        "members": [
+            {"seed": member.seed, "config": configuration.to_dict(member.config)}
+            for member in regressor.stack_.members
+        ],
+        "report": asdict(regressor.report_),
+    }
+    scaling = vars(regressor.scaling_)
+    tensors = {f"scaling.{name}": torch.as_tensor(value) for name, value in scaling.items()}
+    tensors |= {f"stack.{name}": value for name, value in regressor.stack_.state_dict().items()}
+    return description, tensors
+
+
+def rebuild(
+    cls: type[DeepLFMRegressor],
+    description: dict[str, Any],
+    tensors: dict[str, Tensor],
+    path: str | Path,
+) -> DeepLFMRegressor:
+    """The regressor that :func:`describe` described; ``path`` is for the message of an error."""
+    try:
+        regressor = cls(**description["parameters"])
+        regressor.hidden = tuple(regressor.hidden)
+        scaling = {
+            name: tensors.pop(f"scaling.{name}").numpy()
+            for name in ("x_shift", "x_scale", "y_shift", "y_scale")
+        }
+        members = [
+            DeepLFM(configuration.from_dict(member["config"]), member["seed"]).to(
+                regressor._dtype()
+            )
+            for member in description["members"]
+        ]
+        regressor.is_series_ = description["is_series"]
+        if description["inputs"] is not None:
+            regressor.feature_names_in_ = np.array(description["inputs"], dtype=object)
+        labels = description["labels"]
+        if labels["names"] is not None:  # JSON knows lists only
+            names = (tuple(n) if isinstance(n, list) else n for n in labels["names"])
+            labels = labels | {"names": tuple(names)}
+        regressor.labels_ = Labels(**labels)
+        report = description["report"]
+        histories = {name: History(**kept) for name, kept in report["histories"].items()}
+        regressor.report_ = Report(**report | {"histories": histories})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ModelFileError(
+            f"load: {path} does not describe a {cls.__name__} ({error!r}). Save the model again."
+        ) from error
+    regressor.scaling_ = Scaling(**scaling)
+    regressor.n_features_in_ = len(scaling["x_shift"])
+    n_outputs = len(scaling["y_shift"])
+    regressor.stack_ = Stack(members, torch.ones(len(members), n_outputs, dtype=torch.float64))
+    restore(
+        regressor.stack_, {name.removeprefix("stack."): value for name, value in tensors.items()}
+    )
+    regressor.stack_.to(regressor.device)
+    return regressor

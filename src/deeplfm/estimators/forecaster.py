@@ -1,0 +1,306 @@
+"""The estimator for frames of series: forecasts, filled gaps and scores by the user's own clock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pandas as pd
+from jaxtyping import Float64
+from numpy import ndarray
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from deeplfm.errors import ConfigError, InputError
+from deeplfm.estimators.answers import (
+    prediction_fans,
+    prediction_table,
+    result_columns,
+    score_table,
+)
+from deeplfm.estimators.backtest import backtest
+from deeplfm.estimators.forecast_archive import describe_forecaster, rebuild_forecaster
+from deeplfm.estimators.imputation import fill_gaps
+from deeplfm.estimators.observations import as_frame, in_order
+from deeplfm.estimators.record import Record
+from deeplfm.estimators.regressor import DeepLFMRegressor
+from deeplfm.estimators.roles import Name, Roles
+from deeplfm.estimators.settings import DeepLFMSettings
+from deeplfm.estimators.timeline import Timeline
+from deeplfm.inspection import Curve
+from deeplfm.predictive import Predictive
+from deeplfm.storage import read_folder, write_folder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class DeepLFMForecaster(DeepLFMSettings):
+    """Deep latent force model of a frame of series: forecasts and filled gaps with intervals.
+
+    Times are numbers, timestamps or durations, regular or not, in any order; gaps are NaN. All
+    results are in the user's units, names, kind of time and time zone.
+
+    Args:
+        preset: "default" or "paper"; this and all other parameters are those of
+            :class:`~deeplfm.estimators.settings.DeepLFMSettings`.
+
+    Attributes:
+        regressor_: the fitted :class:`~deeplfm.DeepLFMRegressor`, whose first input is
+            ``timeline_.numbers(times)``.
+        timeline_: kind, zone and step of time.
+        targets_: names of the predicted columns.
+        covariates_: names of the columns that are known at all times.
+        training_: what was learned from: targets and covariates as floats, by time, in order.
+
+    >>> import numpy as np
+    >>> days = pd.date_range("2024-01-01", periods=60, tz="Europe/Berlin", name="day")
+    >>> frame = pd.DataFrame({"load": 50 + 9 * np.sin(np.arange(60) * 2 * np.pi / 7)}, index=days)
+    >>> frame.iloc[20:23] = np.nan
+    >>> model = DeepLFMForecaster(start="pursuit", n_steps=5, random_state=0).fit(frame)
+    >>> week = model.forecast(horizon=7)
+    >>> list(week.columns), str(week.index[0])
+    (['load', 'load_std', 'load_low', 'load_high'], '2024-03-01 00:00:00+01:00')
+    >>> int(model.impute()["load"].isna().sum())
+    0
+    """
+
+    regressor_: DeepLFMRegressor
+    timeline_: Timeline
+    targets_: list[Name]
+    covariates_: list[Name]
+    training_: pd.DataFrame
+    _frame: pd.DataFrame | None = None  # as the user gave it to fit
+
+    def fit(
+        self,
+        frame: pd.DataFrame,
+        time: Name | None = None,
+        targets: Name | list[Name] | None = None,
+        covariates: Name | list[Name] | None = None,
+        *,
+        duplicates: str = "refuse",
+        zone: str | None = None,
+    ) -> Self:
+        """Learn the series in a frame.
+
+        Args:
+            frame: a row for each time, in any order; NaN marks what is missing.
+            time: name of the column of times; by default the index.
+            targets: names of the columns to predict; by default all columns of numbers that are left.
+            covariates: names of columns that are known at all times, also those to be forecast.
+            duplicates: "refuse" rows of the same time, or take their "mean".
+            zone: time zone in which timestamps are meant, such as "Europe/Berlin": for those that have
+                none, or offsets that change with the clocks.
+        """
+        settings = self._settings()
+        given = as_frame(frame, "frame")
+        roles = Roles.choose(given, time, targets, covariates)
+        record = Record.of(given, roles, duplicates, zone)
+        self.regressor_ = DeepLFMRegressor(**settings).fit(
+            record.inputs(record.rows), record.observed.reset_index(drop=True)
+        )
+        self._remember(record)
+        self._frame = given.copy()
+        return self
+
+    def forecast(
+        self,
+        horizon: int | None = None,
+        until: Any = None,
+        times: Any = None,
+        covariates: pd.DataFrame | None = None,
+        coverage: float = 0.95,
+    ) -> pd.DataFrame:
+        """Expected values of the targets and intervals that hold an observation, by time.
+
+        Give one of ``horizon``, ``until`` and ``times``. Without any, the times of the covariates after
+        the training rows are forecast, or where there are none, a tenth of the number of these rows.
+
+        Args:
+            horizon: number of steps after the last training row, by its calendar or median step.
+            until: last time to forecast; it is included where a step meets it.
+            times: any times, past or future.
+            covariates: a frame of the covariates at all forecast times, if the model was fitted with
+                some; times of training rows need none.
+            coverage: probability of the interval.
+
+        Returns:
+            For each target the columns ``{target}``, ``{target}_std``, ``{target}_low`` and
+            ``{target}_high``, indexed by time.
+        """
+        record = self._record
+        index = record.ahead(horizon, until, times, covariates)
+        x = record.inputs_at(index, covariates)
+        return prediction_table(self.regressor_, x, index, self.targets_, coverage)
+
+    def posterior(self, times: Any, covariates: pd.DataFrame | None = None) -> Predictive:
+        """Predictive distribution of the targets at any times; ``covariates`` as in forecasts."""
+        record = self._record
+        return self.regressor_.posterior(record.inputs_at(record.timeline.read(times), covariates))
+
+    def impute(
+        self,
+        frame: pd.DataFrame | None = None,
+        *,
+        intervals: bool = False,
+        coverage: float = 0.95,
+    ) -> pd.DataFrame:
+        """The user's frame with the gaps of the targets filled, and everything else as it was.
+
+        Args:
+            frame: another frame with the same columns; by default the one that was fitted, or, after
+                :meth:`load` or :meth:`update`, all of ``training_``.
+            intervals: add the columns ``{target}_std``, ``{target}_low`` and ``{target}_high``, which
+                have values where a gap was filled.
+            coverage: probability of the interval.
+        """
+        record, given = self._record, self._given(frame)
+        values = record.read(given)
+        gaps = values[self.targets_].isna().to_numpy()
+        rows = gaps.any(axis=1)
+        predicted = pd.DataFrame(
+            index=values.index, columns=result_columns(self.targets_), dtype=float
+        )
+        if rows.any():
+            x, index = record.inputs(values[rows]), values.index[rows]
+            found = prediction_table(self.regressor_, x, index, self.targets_, coverage)
+            predicted[rows] = found.to_numpy()
+        return fill_gaps(given, gaps, predicted, self.targets_, intervals)
+
+    def evaluate(self, later: pd.DataFrame) -> pd.DataFrame:
+        """Scores on values that the model has not seen, for each target.
+
+        Args:
+            later: a frame with the same columns. Values that were known in training are left out, with
+                a warning; those in its gaps are scored as well.
+
+        Returns:
+            Indexed by target: rows, nmse, mnll, crps, rmse, mae, coverage95.
+        """
+        record = self._record
+        values = record.unseen(record.read(as_frame(later, "later")))
+        return score_table(self.regressor_, record.inputs(values), values[self.targets_])
+
+    def backtest(self, folds: int = 5, horizon: int | None = None) -> pd.DataFrame:
+        """Scores of forecasts from several origins in the past, one row for each fold and target.
+
+        Each fold fits a model of the same settings to all rows before its origin and scores the next
+        ``horizon`` rows; the last fold ends with the last row.
+
+        Args:
+            folds: number of origins.
+            horizon: number of rows; by default a tenth of all, or less where more than five folds
+                would leave less than half of the rows to the first fold.
+        """
+        record = self._record
+        x = record.inputs(record.rows)
+        return backtest(self._settings(), x, record.observed, folds, horizon)
+
+    def update(self, later: pd.DataFrame, *, duplicates: str = "refuse") -> Self:
+        """Take in new observations without training again: the last layer hears them exactly.
+
+        Args:
+            later: a frame with the same columns. Values that were known before are left out, with a
+                warning; those in gaps are taken in.
+            duplicates: "refuse" rows of the same time, or take their "mean".
+        """
+        record, given = self._record, as_frame(later, "later")
+        news = record.unseen(in_order(record.read(given), given, duplicates))
+        self.regressor_.update(record.inputs(news), news[self.targets_].reset_index(drop=True))
+        self._remember(record.extended(news))
+        self._frame = None
+        return self
+
+    def plot(
+        self,
+        horizon: int | None = None,
+        *,
+        later: pd.DataFrame | None = None,
+        covariates: pd.DataFrame | None = None,
+        since: Any = None,
+        title: str | None = None,
+    ) -> Figure:
+        """A figure of the training rows, their filled gaps and the forecast, a panel for each target.
+
+        Args:
+            horizon: number of steps to forecast, as in :meth:`forecast`.
+            later: observations of the targets to draw beside the forecast.
+            covariates: as in :meth:`forecast`.
+            since: first time to show; everything if ``None``.
+            title: of the figure.
+        """
+        from deeplfm.plots import forecast_figure
+
+        record, names = self._record, [str(name) for name in self.targets_]
+        index = record.drawn().append(record.ahead(horizon, None, None, covariates))
+        known = None if later is None else record.read(as_frame(later, "later"))
+        start = index[0] if since is None else self.timeline_.read(since, "since")[0]
+        index = index[index >= start]
+        if len(index) == 0:
+            raise InputError(f"since: {start} is after all that is shown. Give an earlier time.")
+        return forecast_figure(
+            index,
+            prediction_fans(self.regressor_, record.inputs_at(index, covariates), names),
+            record.observed.set_axis(names, axis=1),
+            None if known is None else known[self.targets_].set_axis(names, axis=1),
+            time_label=str(self.timeline_.name or "time"),
+            since=None if since is None else start,
+            title=title,
+        )
+
+    def forces(self, times: Any = None) -> list[Curve]:
+        """Posterior of the latent forces, as :meth:`DeepLFMRegressor.forces`, at any times.
+
+        Args:
+            times: by default those of ``training_``; with covariates, some of these.
+        """
+        return self.regressor_.forces(self._inputs_at(times))
+
+    def hidden_layers(self, times: Any = None) -> list[Curve]:
+        """What each hidden layer does to time; ``times`` as in :meth:`forces`."""
+        return self.regressor_.hidden_layers(self._inputs_at(times))
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model and its training rows to a folder."""
+        check_is_fitted(self)
+        write_folder(path, *describe_forecaster(self))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The forecaster that :meth:`save` wrote; it predicts the same bits."""
+        return cls._restored(*read_folder(path), path)
+
+    @classmethod
+    def _restored(
+        cls, description: dict[str, Any], tensors: dict[str, Tensor], path: str | Path
+    ) -> Self:
+        return rebuild_forecaster(cls, description, tensors, path)
+
+    def _settings(self) -> dict[str, Any]:
+        """Parameters of the regressor."""
+        if self.is_series is False:
+            raise ConfigError(
+                "is_series: False found, but a forecaster learns series. Use DeepLFMRegressor for tables."
+            )
+        return self.get_params() | {"is_series": True}
+
+    def _given(self, frame: pd.DataFrame | None) -> pd.DataFrame:
+        """A frame of the user's, or the one that was fitted."""
+        if frame is not None:
+            return as_frame(frame, "frame")
+        return self.training_ if self._frame is None else self._frame
+
+    def _inputs_at(self, times: Any) -> Float64[ndarray, "N P"]:
+        record = self._record
+        index = record.rows.index if times is None else record.timeline.read(times)
+        return record.inputs_at(index, None)
+
+    @property
+    def _record(self) -> Record:
+        check_is_fitted(self)
+        return Record(self.timeline_, self.targets_, self.covariates_, self.training_)
+
+    def _remember(self, record: Record) -> None:
+        self.timeline_, self.training_ = record.timeline, record.rows
+        self.targets_, self.covariates_ = record.targets, record.covariates

@@ -1,0 +1,118 @@
+"""What a user may choose about a model: the parameters that all estimators share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from sklearn.base import BaseEstimator
+
+from deeplfm.errors import ConfigError
+from deeplfm.estimators.validation import check_settings
+from deeplfm.recipes import Architecture, recipes_for
+from deeplfm.training.race import Recipe
+
+PRESETS = ("default", "paper")
+
+
+class DeepLFMSettings(BaseEstimator):
+    """Parameters of a deep latent force model.
+
+    Args:
+        preset: "default", the best we know: several starts race on held-out rows and are stacked; or
+            "paper", the published model letter by letter.
+        system: what the layers of the deep path are made of: "ode1" (the paper), "eq" (a deep
+            Gaussian process), "arc0", "arc1", "arc2".
+        hidden: widths of the hidden layers of the deep path.
+        n_forces: number of latent forces of a deep block, or of the latent force model.
+        n_features: number of frequencies per force.
+        start: "race", or one start alone: "pursuit", "deep", "spectrum", "composition", "lfm" (the
+            classical latent force model, whose outputs share their forces), "table", "paper".
+            ``None`` takes the preset's.
+        n_steps: training steps of each fit; ``None`` takes the recipe's own number.
+        batch_size: rows in each step; ``None`` takes the recipe's own: 1000 for tables, all rows for
+            series. Of these the 20 000 most recent rows are used, or 100 000 in batches.
+        time_limit: seconds for each fit of a recipe; what it stopped is in ``report_``, and the same
+            seed no longer gives the same bits.
+        patience: stop a fit after this many steps without a better objective.
+        input_dependent_noise: learn the noise as a function of the input.
+        device: where to compute.
+        dtype: "float64" or "float32"; ``None`` takes float64 (the paper's preset float32).
+        compile: use kernels compiled for this machine: the same numbers to rounding, faster where
+            there are many samples. Needs a C++ compiler; without one it warns and goes on.
+        random_state: the same integer gives the same bits.
+        progress: show a progress bar; ``None`` shows it when standard error is a terminal.
+        is_series: the first input is time and the others are known covariates; ``None`` says so of a
+            single input.
+    """
+
+    def __init__(
+        self,
+        preset: str = "default",
+        system: str = "ode1",
+        hidden: tuple[int, ...] = (3,),
+        n_forces: int = 1,
+        n_features: int = 100,
+        start: str | None = None,
+        n_steps: int | None = None,
+        batch_size: int | None = None,
+        time_limit: float | None = None,
+        patience: int | None = None,
+        input_dependent_noise: bool = False,
+        device: str = "cpu",
+        dtype: str | None = None,
+        compile: bool = False,
+        random_state: int = 0,
+        progress: bool | None = None,
+        is_series: bool | None = None,
+    ) -> None:
+        self.preset = preset
+        self.system = system
+        self.hidden = hidden
+        self.n_forces = n_forces
+        self.n_features = n_features
+        self.start = start
+        self.n_steps = n_steps
+        self.batch_size = batch_size
+        self.time_limit = time_limit
+        self.patience = patience
+        self.input_dependent_noise = input_dependent_noise
+        self.device = device
+        self.dtype = dtype
+        self.compile = compile
+        self.random_state = random_state
+        self.progress = progress
+        self.is_series = is_series
+
+    def _recipes(self, is_series: bool) -> list[Recipe]:
+        """The recipes of the chosen start, with the user's limits."""
+        recipes = recipes_for(self._start(), self._architecture(), is_series, self.n_steps)
+        limits: dict[str, Any] = {"time_limit": self.time_limit, "patience": self.patience}
+        if self.batch_size is not None:
+            limits["batch_size"] = self.batch_size
+        return [replace(recipe, schedule=replace(recipe.schedule, **limits)) for recipe in recipes]
+
+    def _start(self) -> str:
+        if self.preset not in PRESETS:
+            raise ConfigError(
+                f"preset: {self.preset!r} is not known. Choose one of {', '.join(PRESETS)}."
+            )
+        return self.start or ("paper" if self.preset == "paper" else "race")
+
+    def _architecture(self) -> Architecture:
+        check_settings(self.get_params())
+        return Architecture(
+            system=self.system,
+            hidden=tuple(self.hidden),
+            n_forces=self.n_forces,
+            n_features=self.n_features,
+            input_dependent_noise=self.input_dependent_noise,
+            dtype=self._dtype(),
+        )
+
+    def _dtype(self) -> torch.dtype:
+        name = self.dtype or ("float32" if self.preset == "paper" else "float64")
+        if name not in ("float32", "float64"):
+            raise ConfigError(f"dtype: {name!r} is not known. Choose float32 or float64.")
+        return getattr(torch, name)

@@ -1,0 +1,158 @@
+"""Answers come in the form of the question: names and index for frames, plain arrays for arrays."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import deeplfm
+from deeplfm import DeepLFMRegressor
+from deeplfm.estimators.labels import Labels
+
+INDEX = pd.date_range("2024-01-01", periods=40, freq="h")
+TIME = pd.DataFrame({"hour": np.arange(40.0)}, index=INDEX)
+PAIR = pd.DataFrame({"a": np.sin(TIME["hour"]), "b": np.cos(TIME["hour"])}, index=INDEX)
+ASKED = TIME.iloc[5:12]
+LEVELS = [0.1, 0.5, 0.9]
+
+
+def quick() -> DeepLFMRegressor:
+    return DeepLFMRegressor(start="pursuit", n_steps=1)
+
+
+@pytest.fixture(scope="module")
+def of_frame() -> DeepLFMRegressor:
+    return quick().fit(TIME, PAIR)
+
+
+@pytest.fixture(scope="module")
+def of_series() -> DeepLFMRegressor:
+    return quick().fit(TIME, PAIR["a"])
+
+
+@pytest.fixture(scope="module")
+def of_arrays() -> DeepLFMRegressor:
+    return quick().fit(TIME.to_numpy(), PAIR.to_numpy())
+
+
+def answers(model: DeepLFMRegressor, rows: object) -> list[object]:
+    """Everything that has one number for each row and output."""
+    return [
+        model.predict(rows),
+        *model.predict(rows, return_std=True),
+        *model.predict(rows, return_std=True, latent=True),
+        *model.predict_interval(rows, coverage=0.8),
+    ]
+
+
+def test_a_frame_of_targets_gives_frames(of_frame: DeepLFMRegressor) -> None:
+    for answer in answers(of_frame, ASKED):
+        assert isinstance(answer, pd.DataFrame)
+        pd.testing.assert_index_equal(answer.index, ASKED.index)
+        assert list(answer.columns) == ["a", "b"]
+
+
+def test_a_series_of_targets_gives_series(of_series: DeepLFMRegressor) -> None:
+    for answer in answers(of_series, ASKED):
+        assert isinstance(answer, pd.Series)
+        pd.testing.assert_index_equal(answer.index, ASKED.index)
+        assert answer.name == "a"
+
+
+def test_times_may_be_a_series_too(of_series: DeepLFMRegressor) -> None:
+    model = quick().fit(TIME["hour"], PAIR["a"])
+    answer = model.predict(ASKED["hour"])
+    pd.testing.assert_series_equal(answer, of_series.predict(ASKED))
+
+
+def test_arrays_stay_arrays(of_arrays: DeepLFMRegressor) -> None:
+    for answer in answers(of_arrays, ASKED.to_numpy()):
+        assert type(answer) is np.ndarray
+        assert answer.shape == (7, 2)
+    assert of_arrays.predict_quantiles(ASKED.to_numpy(), LEVELS).shape == (7, 2, 3)
+    assert of_arrays.sample_y(ASKED.to_numpy(), 4).shape == (7, 2, 4)
+    vector = quick().fit(TIME.to_numpy(), PAIR["a"].to_numpy())
+    assert vector.predict_quantiles(ASKED.to_numpy(), LEVELS).shape == (7, 3)
+    assert vector.sample_y(ASKED.to_numpy(), 4).shape == (7, 4)
+
+
+def test_where_one_side_has_no_names_answers_are_arrays(of_arrays: DeepLFMRegressor) -> None:
+    nameless = quick().fit(TIME, PAIR.to_numpy())
+    assert type(nameless.predict(ASKED)) is np.ndarray
+    with_names = quick().fit(TIME.to_numpy(), PAIR)
+    assert type(with_names.predict(ASKED.to_numpy())) is np.ndarray
+    assert np.array_equal(with_names.predict(ASKED.to_numpy()), nameless.predict(ASKED))
+
+
+def test_names_change_no_number(of_frame: DeepLFMRegressor, of_arrays: DeepLFMRegressor) -> None:
+    rows = ASKED.to_numpy()
+    for named, plain in zip(answers(of_frame, ASKED), answers(of_arrays, rows), strict=True):
+        assert np.array_equal(named, plain)
+    quantiles = of_frame.predict_quantiles(ASKED, LEVELS)
+    draws = of_frame.sample_y(ASKED, 4, random_state=1)
+    plain_quantiles = of_arrays.predict_quantiles(rows, LEVELS)
+    plain_draws = of_arrays.sample_y(rows, 4, random_state=1)
+    for d, name in enumerate("ab"):
+        assert np.array_equal(quantiles[name], plain_quantiles[:, d])
+        assert np.array_equal(draws[name], plain_draws[:, d])
+
+
+def test_quantiles_and_draws_are_columns_below_the_targets(of_frame: DeepLFMRegressor) -> None:
+    quantiles = of_frame.predict_quantiles(ASKED, LEVELS)
+    assert list(quantiles.columns) == [(name, level) for name in "ab" for level in LEVELS]
+    pd.testing.assert_index_equal(quantiles.index, ASKED.index)
+    for name in "ab":
+        assert (quantiles[name, 0.1] < quantiles[name, 0.9]).all()
+    draws = of_frame.sample_y(ASKED, 2)
+    assert list(draws.columns) == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    pd.testing.assert_index_equal(draws.index, ASKED.index)
+
+
+def test_quantiles_and_draws_of_a_series_are_plain_columns(of_series: DeepLFMRegressor) -> None:
+    assert list(of_series.predict_quantiles(ASKED, LEVELS).columns) == LEVELS
+    assert list(of_series.sample_y(ASKED, 3).columns) == [0, 1, 2]
+
+
+def test_a_frame_of_one_target_is_not_a_series() -> None:
+    model = quick().fit(TIME, PAIR[["b"]])
+    assert list(model.predict(ASKED).columns) == ["b"]
+    assert list(model.predict_quantiles(ASKED, [0.5]).columns) == [("b", 0.5)]
+
+
+@pytest.mark.parametrize(
+    "names", [["a", "b"], [0, 1], [("left", "x"), ("left", "y")], [np.int64(4), np.int64(7)]]
+)
+def test_names_of_any_kind_survive_saving(names: list[object], tmp_path: Path) -> None:
+    targets = PAIR.set_axis(pd.Index(names), axis=1)
+    model = quick().fit(TIME, targets)
+    model.save(tmp_path / "model")
+    loaded = deeplfm.load(tmp_path / "model")
+    pd.testing.assert_frame_equal(loaded.predict(ASKED), model.predict(ASKED))
+    pd.testing.assert_frame_equal(
+        loaded.predict_quantiles(ASKED, LEVELS), model.predict_quantiles(ASKED, LEVELS)
+    )
+    assert loaded.labels_ == model.labels_
+
+
+def test_a_nameless_series_survives_saving(tmp_path: Path) -> None:
+    model = quick().fit(TIME, PAIR["a"].rename(None))
+    model.save(tmp_path / "model")
+    loaded = deeplfm.load(tmp_path / "model")
+    pd.testing.assert_series_equal(loaded.predict(ASKED), model.predict(ASKED))
+
+
+@pytest.mark.parametrize(
+    ("targets", "texts"),
+    [
+        (PAIR, ["a", "b"]),
+        (PAIR["a"], ["a"]),
+        (PAIR["a"].rename(None), ["y"]),
+        (PAIR.set_axis([3, 4], axis=1), ["3", "4"]),
+        (PAIR.to_numpy(), ["y0", "y1"]),
+        (PAIR["a"].to_numpy(), ["y"]),
+        (PAIR["a"].tolist(), ["y"]),
+    ],
+)
+def test_every_output_can_be_called_something(targets: object, texts: list[str]) -> None:
+    assert Labels.of(targets, len(texts)).texts == texts

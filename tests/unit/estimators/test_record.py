@@ -1,0 +1,96 @@
+"""A record is read from frames, grows, and says what a model sees of any time."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deeplfm import InputError
+from deeplfm.estimators.record import Record
+from deeplfm.estimators.roles import Roles
+
+DAYS = pd.date_range("2024-01-01", periods=20, name="day")
+
+
+def frame(index: pd.Index = DAYS) -> pd.DataFrame:
+    step = np.arange(len(index), dtype=float)
+    return pd.DataFrame({"a": step, "b": step**2, "heat": -step}, index=index)
+
+
+def record(gaps: Any = None) -> Record:
+    given = frame()
+    if gaps is not None:
+        given.loc[gaps, "a"] = np.nan
+    return Record.of(given, Roles("day", ["a", "b"], ["heat"]), "refuse", None)
+
+
+def test_inputs_are_time_and_covariates() -> None:
+    known = record()
+    assert known.inputs(known.rows).tolist() == [[float(i), -float(i)] for i in range(20)]
+    assert known.observed.columns.tolist() == ["a", "b"]
+
+
+def test_values_that_are_known_are_not_new_and_those_of_gaps_are() -> None:
+    known = record(gaps=DAYS[3:5])
+    later = frame(pd.date_range("2024-01-04", periods=20, name="day"))
+    with pytest.warns(UserWarning, match="later: 32 of 40 values were known in training"):
+        unseen = known.unseen(known.read(later))
+    assert unseen.index.equals(later.index[[0, 1, 17, 18, 19]])
+    assert unseen["a"].notna().tolist() == [True, True, True, True, True]
+    assert unseen["b"].notna().tolist() == [False, False, True, True, True]
+    assert unseen["heat"].notna().all()
+    with pytest.raises(InputError, match=r"none of its 2 known values is new.*after 2024-01-20"):
+        known.unseen(known.read(frame(DAYS[:1])))
+
+
+def test_a_record_grows_where_it_knew_nothing() -> None:
+    known = record(gaps=DAYS[3:5])
+    news = frame(DAYS[3:5].append(pd.DatetimeIndex(["2024-01-25"])))
+    grown = known.extended(news)
+    assert len(grown.rows) == 21
+    assert grown.rows["a"].notna().all()
+    assert grown.rows["b"].iloc[3] == 9.0  # what was known stays
+    assert grown.rows.index.name == "day"
+    assert grown.timeline == known.timeline
+
+
+def test_covariates_come_from_the_record_or_a_frame() -> None:
+    known, future = record(), frame(pd.date_range("2024-01-19", periods=4, name="day"))
+    index = DAYS[:1].append(future.index)
+    assert known.inputs_at(index, future)[:, 1].tolist() == [0.0, 0.0, -1.0, -2.0, -3.0]
+    with pytest.raises(InputError, match=r"column 'heat'.* 2 of 5 .*first: time 2024-01-21"):
+        known.inputs_at(index, None)
+    doubled = pd.concat([future, future])
+    with pytest.raises(InputError, match=r"time 2024-01-19 .*found in 2 rows"):
+        known.inputs_at(index, doubled)
+
+
+def test_numbers_are_found_as_far_as_they_can_be_told_apart() -> None:
+    times = pd.Index(np.arange(20) * 0.1, name="t")
+    known = Record.of(frame(times), Roles("t", ["a"], ["heat"]), "refuse", None)
+    nearly = pd.Index([0.3, 0.7, 1.2000000001])
+    assert known.inputs_at(nearly, None)[:, 1].tolist() == [-3.0, -7.0, -12.0]
+    with pytest.raises(InputError, match=r"first: time 0\.35"):
+        known.inputs_at(pd.Index([0.3, 0.35]), None)
+
+
+def test_what_is_ahead_is_said_in_one_way_or_taken_from_the_covariates() -> None:
+    known, future = record(), frame(pd.date_range("2024-01-18", periods=9, name="day"))
+    assert known.ahead(None, None, None, None).equals(pd.date_range("2024-01-21", periods=2))
+    assert known.ahead(None, None, None, future).equals(future.index[3:])
+    assert known.ahead(3, None, None, future).equals(future.index[3:6])
+    assert known.ahead(None, "2024-01-23", None, None).equals(future.index[3:6])
+    assert known.ahead(None, None, ["2024-01-05"], None)[0] == DAYS[4]
+    with pytest.raises(InputError, match="until and times found"):
+        known.ahead(None, "2024-01-23", ["2024-01-05"], None)
+
+
+def test_a_line_is_drawn_through_times_that_have_no_row() -> None:
+    hours = pd.date_range("2024-03-30", periods=48, freq="h", tz="Europe/Berlin")
+    kept = hours.delete(range(20, 30))
+    given = pd.DataFrame({"load": np.sin(np.arange(38.0))}, index=kept)
+    roles = Roles.choose(given, None, None, None)
+    assert list(Record.of(given, roles, "refuse", None).drawn()) == list(hours)
+    assert list(Record.of(given.iloc[:20], roles, "refuse", None).drawn()) == list(hours[:20])
+    assert list(record().drawn()) == list(DAYS)
