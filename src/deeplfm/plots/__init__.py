@@ -1,0 +1,56 @@
+"""Figures: functions that draw on the axes they are given, and builders of whole figures.
+
+Functions ``plot_*`` take axes first, draw one output or layer, and return the axes. Those called
+``*_figure`` return a ``matplotlib.figure.Figure`` with a panel for each output or layer. None uses
+pyplot and its global state: save a figure with ``figure.savefig(path)``.
+"""
+
+from deeplfm.plots.calibration import (
+    calibration_figure,
+    coverage_band,
+    pit_band,
+    plot_coverage,
+    plot_pit,
+)
+from deeplfm.plots.curves import forces_figure, hidden_figure, plot_curve
+from deeplfm.plots.dense import gaps_of, plot_observations
+from deeplfm.plots.fan import COVERAGES, Fan, fans_of, plot_fan
+from deeplfm.plots.forecast import forecast_figure, plot_forecast
+from deeplfm.plots.learning import learning_figure, plot_learning
+from deeplfm.plots.spectra import (
+    filters_figure,
+    plot_filter,
+    plot_spectrum,
+    spectrum_figure,
+    wave_power,
+)
+from deeplfm.plots.timeaxis import TimeAxis
+from deeplfm.plots.toy import toy_figure
+
+__all__ = [
+    "COVERAGES",
+    "Fan",
+    "TimeAxis",
+    "calibration_figure",
+    "coverage_band",
+    "fans_of",
+    "filters_figure",
+    "forces_figure",
+    "forecast_figure",
+    "gaps_of",
+    "hidden_figure",
+    "learning_figure",
+    "pit_band",
+    "plot_coverage",
+    "plot_curve",
+    "plot_fan",
+    "plot_filter",
+    "plot_forecast",
+    "plot_learning",
+    "plot_observations",
+    "plot_pit",
+    "plot_spectrum",
+    "spectrum_figure",
+    "toy_figure",
+    "wave_power",
+]

@@ -1,0 +1,196 @@
+"""Forecasts: fans over time, with what was seen, what was not, and where nothing was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float64
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy import ndarray
+
+from deeplfm.errors import InputError
+from deeplfm.plots.dense import gaps_of, plot_observations
+from deeplfm.plots.fan import Fan, plot_fan
+from deeplfm.plots.grouping import column
+from deeplfm.plots.style import (
+    DARK,
+    GREEN,
+    ORANGE,
+    VERMILION,
+    Marks,
+    entitle,
+    finished,
+    limit_y,
+    lowest,
+    panels,
+    tidy,
+)
+from deeplfm.plots.timeaxis import TimeAxis
+
+HELD_OUT = "held-out data"
+
+Points = tuple[Float64[ndarray, " n"], Float64[ndarray, " n"]]
+
+_TRAINING = Marks("training data", "#707070", "o", 3.0)
+_LATER = (
+    Marks(HELD_OUT, VERMILION, "x", 3.6),
+    Marks("more held-out data", ORANGE, "^", 3.6),
+    Marks("yet more held-out data", GREEN, "s", 3.2),
+)
+
+
+def plot_forecast(
+    ax: Axes,
+    time: Any,
+    fan: Fan,
+    *,
+    training: pd.Series | None = None,
+    later: Mapping[str, pd.Series] | None = None,
+    since: Any = None,
+    axis: TimeAxis | None = None,
+    time_label: str | None = None,
+) -> Axes:
+    """Draw the fan of one output over time, its observations, their gaps and where they end.
+
+    Args:
+        ax: where to draw.
+        time: of each predicted row, increasing: numbers, timestamps or durations.
+        fan: prediction of those rows.
+        training: values the model has seen, indexed by time; NaN where missing. Its gaps are hatched
+            and its last row is marked.
+        later: values it has not seen, indexed by time, by the name that the legend gives them.
+        since: first time to show; everything if ``None``.
+        axis: of all panels together; found from the times of this one if ``None``.
+        time_label: of the horizontal axis.
+    """
+    named = {_TRAINING.label: training} if training is not None else {}
+    named |= later or {}
+    axis = axis or TimeAxis(time, *(series.index for series in named.values()))
+    position = axis.positions(time)
+    if len(position) != len(fan.mean):
+        raise InputError(
+            f"time: {len(position)} rows, but the prediction has {len(fan.mean)}. "
+            "Give the times that were predicted."
+        )
+    first = -np.inf if since is None else axis.positions(since)[0]
+    data = {name: _observed(axis, series, first) for name, series in named.items()}
+    keep = position >= first
+    position, fan = position[keep], fan.rows(keep)
+
+    tidy(ax)
+    plot_fan(ax, position, fan)
+    marks = cycle(_LATER)
+    for name, points in data.items():
+        is_training = name == _TRAINING.label
+        style = _TRAINING if is_training else replace(next(marks), label=name)
+        plot_observations(ax, *points, style, zorder=2.0 if is_training else 3.0)
+    if training is not None:
+        _mark_gaps(ax, *data[_TRAINING.label])
+        _mark_end(ax, data[_TRAINING.label][0])
+    _limit_x([ax])
+    axis.dress(ax, time_label)
+    return limit_y(ax, [value for _, value in data.values()] or [fan.mean])
+
+
+def forecast_figure(
+    time: Any,
+    predictions: Mapping[str, Fan],
+    training: pd.DataFrame | None = None,
+    later: pd.DataFrame | None = None,
+    *,
+    time_label: str = "time",
+    units: Mapping[str, str] | None = None,
+    since: Any = None,
+    title: str | None = None,
+) -> Figure:
+    """A panel for each output: its fan, training data with gaps, and held-out data.
+
+    Panels share the time axis: one column up to four outputs, two up to eight, three beyond.
+
+    Args:
+        time: of each predicted row, increasing: numbers, timestamps (any zone) or durations.
+        predictions: fan of each output by its name; see ``fans_of`` and ``Fan.of``.
+        training: values the model has seen, indexed by time in order, with a column for each output;
+            NaN where missing. Other columns are left out, and outputs without a column have no points.
+        later: values it has not seen, likewise.
+        time_label: of the horizontal axis; zone or unit are added to it.
+        units: of the outputs that have one, by name.
+        since: first time to show, to look at the end of a long series; everything if ``None``.
+        title: of the whole figure.
+
+    Example:
+        >>> import numpy as np
+        >>> time = np.linspace(0, 1, 5)
+        >>> fan = Fan(time**2, {0.95: (time**2 - 1, time**2 + 1)})
+        >>> len(forecast_figure(time, {"pressure": fan}, units={"pressure": "mmHg"}).axes)
+        1
+    """
+    frames = [frame for frame in (training, later) if frame is not None]
+    axis = TimeAxis(time, *(frame.index for frame in frames))
+    figure, axes = panels(len(predictions))
+    for ax, (name, fan) in zip(axes, predictions.items(), strict=True):
+        held_out = column(later, name)
+        plot_forecast(
+            ax,
+            time,
+            fan,
+            training=column(training, name),
+            later={} if held_out is None else {HELD_OUT: held_out},
+            since=since,
+            axis=axis,
+        )
+        entitle(ax, name, unit=(units or {}).get(name))
+    _limit_x(axes)
+    for ax in lowest(axes):
+        axis.dress(ax, time_label)
+    return finished(figure, title)
+
+
+def _observed(axis: TimeAxis, series: pd.Series, first: float) -> Points:
+    """Positions and values of a series from a position on, in order."""
+    position = axis.positions(series.index)
+    order = np.argsort(position, kind="stable")
+    order = order[position[order] >= first]
+    return position[order], series.to_numpy(dtype=np.float64)[order]
+
+
+def _limit_x(axes: Sequence[Axes]) -> None:
+    """Show all that is drawn in any panel, with a margin, or points on the edge would be cut."""
+    start, end = min(ax.dataLim.x0 for ax in axes), max(ax.dataLim.x1 for ax in axes)
+    if np.isfinite([start, end]).all():
+        margin = 0.015 * (end - start) or 0.5
+        for ax in axes:
+            ax.set_xlim(start - margin, end + margin)
+
+
+def _mark_gaps(ax: Axes, position: Float64[ndarray, " n"], value: Float64[ndarray, " n"]) -> None:
+    for number, (start, end) in enumerate(gaps_of(position, value)):
+        ax.axvspan(
+            start,
+            end,
+            facecolor="none",
+            edgecolor="#b0b0b0",
+            hatch="////",
+            linewidth=0,
+            label="_" if number else "gap in the training data",
+            zorder=1.9,
+        )
+
+
+def _mark_end(ax: Axes, position: Float64[ndarray, " n"]) -> None:
+    """A line at the last training row, unless that is where the axis ends as well."""
+    if len(position) and position[-1] < ax.dataLim.x1:
+        ax.axvline(
+            position[-1],
+            color=DARK,
+            linewidth=1.0,
+            linestyle=(0, (4, 2)),
+            label="end of the training data",
+            zorder=3.5,
+        )

@@ -1,0 +1,200 @@
+"""The common look of all figures: colours, line styles, grids of panels, one legend per figure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from numpy import ndarray
+
+from deeplfm.errors import InputError
+
+# Okabe and Ito's colours, without the yellow that white paper swallows.
+BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+ORANGE, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
+GREY, DARK = "#808080", "#444444"
+COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
+
+SMALL, NORMAL = 8.0, 9.0  # points
+
+_MOST_ROWS = 4  # of panels, before another column is begun
+_MOST_COLUMNS = 3
+_WIDTHS = {1: 8.0, 2: 11.0, 3: 14.0}  # inches, by number of columns
+_CHARACTER, _BOLD_CHARACTER, _HANDLE = 0.065, 0.08, 0.55  # inches that each takes in a row of text
+_LONGEST_LABEL, _LEGEND_ROW = 45, 0.17  # letters, inches
+
+
+@dataclass(frozen=True)
+class Marks:
+    """How one kind of observations is drawn: as points, or as a line where there are very many."""
+
+    label: str
+    color: str
+    marker: str
+    size: float = 3.5
+
+
+def line_style(index: int) -> dict[str, Any]:
+    """Colour and dashes of the line of this number; both change, so that grey paper does as well."""
+    return {"color": COLOURS[index % len(COLOURS)], "linestyle": DASHES[index % len(DASHES)]}
+
+
+def tint(color: str, strength: float) -> tuple[float, float, float]:
+    """A colour mixed with white; opaque, so that a legend shows what the axes show."""
+    red, green, blue = (1 - strength * (1 - part) for part in to_rgb(color))
+    return red, green, blue
+
+
+def panels(
+    n_panels: int,
+    *,
+    n_columns: int | None = None,
+    width: float | None = None,
+    height: float = 1.9,
+    share_x: bool = True,
+) -> tuple[Figure, list[Axes]]:
+    """An empty figure with this many panels, filled row by row; one column up to four panels.
+
+    Args:
+        n_panels: how many.
+        n_columns: side by side; found from the number of panels if ``None``.
+        width: of the figure in inches; found from the number of columns if ``None``.
+        height: of a row in inches; a figure of one row is higher.
+        share_x: whether all have the same horizontal axis.
+    """
+    if n_panels < 1:
+        raise InputError("figure: there is nothing to draw. Give at least one output, or curve.")
+    n_columns = n_columns or min(_MOST_COLUMNS, -(-n_panels // _MOST_ROWS))
+    n_rows = -(-n_panels // n_columns)
+    size = (
+        width or _WIDTHS.get(n_columns, _WIDTHS[_MOST_COLUMNS]),
+        0.8 + n_rows * height * (1.5 if n_rows == 1 else 1.0),
+    )
+    figure = Figure(figsize=size, dpi=150, layout=ConstrainedLayoutEngine(h_pad=0.07, w_pad=0.07))
+    grid = figure.subplots(n_rows, n_columns, sharex=share_x, squeeze=False).ravel().tolist()
+    for ax in grid[n_panels:]:
+        ax.remove()
+    axes = grid[:n_panels]
+    for ax in axes[-n_columns:]:  # the lowest of each column
+        ax.tick_params(labelbottom=True)
+    for ax in axes:
+        tidy(ax)
+    return figure, axes
+
+
+def lowest(axes: Sequence[Axes]) -> list[Axes]:
+    """Panels with no other below them; these carry the label of the horizontal axis."""
+    specs = [ax.get_subplotspec() for ax in axes]
+    last = {spec.colspan.start: ax for ax, spec in zip(axes, specs, strict=True) if spec}
+    return list(last.values())
+
+
+def inches(ax: Axes) -> tuple[float, float]:
+    """About the width and height of a panel, before labels take their part."""
+    return ax.bbox.width / ax.figure.dpi, ax.bbox.height / ax.figure.dpi
+
+
+def tidy(ax: Axes) -> Axes:
+    """Two spines, a light grid behind the data, small numbers."""
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for side in ("bottom", "left"):
+        ax.spines[side].set_color(GREY)
+    ax.grid(True, color="#e6e6e6", linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.tick_params(labelsize=SMALL, color=GREY, labelcolor=DARK)
+    return ax
+
+
+def entitle(ax: Axes, name: str, *, unit: str | None = None, n_wide: int = 1) -> Axes:
+    """Name of a panel at its upper left, on at most two lines, and the unit beside the axis.
+
+    Args:
+        ax: the panel.
+        name: of any length; the middle of a very long one is left out.
+        unit: of the vertical axis.
+        n_wide: panels side by side that the name stands over.
+    """
+    width = max(12, int(n_wide * inches(ax)[0] / _BOLD_CHARACTER))
+    lines = textwrap.wrap(name, width)
+    if len(lines) > 2:
+        lines = textwrap.wrap(shortened(name, 2 * width - 12), width)[:2]
+    ax.set_title(escaped("\n".join(lines)), loc="left", fontsize=NORMAL, fontweight="bold")
+    if unit:
+        ax.set_ylabel(escaped(unit), fontsize=NORMAL)
+    return ax
+
+
+def shortened(text: str, length: int) -> str:
+    """A text with its middle left out if it is too long: names often differ at their end."""
+    if len(text) <= length:
+        return text
+    half = (length - 3) // 2
+    head, tail = text[:half], text[-half:]
+    if " " in head.strip() and " " in tail.strip():  # whole words, where there are any
+        head, tail = head.rsplit(" ", 1)[0], tail.split(" ", 1)[1]
+    return f"{head.rstrip(' ,')} … {tail.lstrip()}"
+
+
+def escaped(text: str) -> str:
+    """A user's text as it is: matplotlib would read formulas between two dollar signs."""
+    return text.replace("$", r"\$")
+
+
+def finished(figure: Figure, title: str | None = None) -> Figure:
+    """The figure with its title, and one legend below all panels with every label once."""
+    if title:
+        figure.suptitle(escaped(title), fontsize=11)
+    entries: dict[str, Artist] = {}
+    for ax in figure.axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            entries.setdefault(escaped(shortened(label, _LONGEST_LABEL)), handle)
+    if entries:
+        widest = max(map(len, entries))
+        fitting = int(0.95 * figure.get_figwidth() / (_HANDLE + _CHARACTER * widest))
+        n_rows = -(-len(entries) // max(1, fitting))
+        figure.set_figheight(figure.get_figheight() + _LEGEND_ROW * max(0, n_rows - 2))
+        legend = figure.legend(
+            list(entries.values()),
+            list(entries),
+            loc="outside lower center",
+            ncols=-(-len(entries) // n_rows),
+            frameon=False,
+            fontsize=SMALL,
+        )
+        for line in legend.get_lines():
+            line.set(linewidth=max(1.2, line.get_linewidth()), alpha=1)
+        for patch in legend.get_patches():
+            patch.set_linewidth(min(1.2, patch.get_linewidth()))
+    return figure
+
+
+def limit_y(ax: Axes, values: Iterable[Float64[ndarray, " _"]]) -> Axes:
+    """Show all of these values and at most as much again on either side: an interval may be enormous.
+
+    Args:
+        ax: where all is drawn already.
+        values: what must be seen; NaN are left out.
+    """
+    known = np.concatenate([np.ravel(part) for part in values] or [np.zeros(0)])
+    known = known[np.isfinite(known)]
+    if not len(known):
+        return ax
+    least, most = float(known.min()), float(known.max())
+    room = most - least or max(1e-3, 0.1 * abs(most))
+    low, high = ax.get_ylim()
+    margin = 0.05 * room
+    ax.set_ylim(
+        min(max(low, least - room), least - margin), max(min(high, most + room), most + margin)
+    )
+    return ax
