@@ -1,0 +1,158 @@
+"""How the times of a series are measured, written down and drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float64
+from numpy import ndarray
+
+from deeplfm.report.wording import amount, digits_for
+
+_SECONDS = {"day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0, "millisecond": 1e-3}
+_PATTERNS = {"day": "%Y-%m-%d", "hour": "%Y-%m-%d %H:%M", "minute": "%Y-%m-%d %H:%M"}
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Times of one series, whatever kind the user gave.
+
+    Attributes:
+        kind: "number", "timestamp" or "duration".
+        name: what the user calls the time.
+        origin: where timestamps are counted from, in seconds.
+        unit: unit in which durations are drawn.
+        digits: significant digits that tell neighbouring numbers apart.
+        resolution: finest part of a timestamp that is not zero everywhere.
+        is_universal: timestamps are drawn in UTC, since the user's clock was turned back.
+    """
+
+    kind: str
+    name: str
+    origin: Any = None
+    unit: str = "second"
+    digits: int = 6
+    resolution: str = "second"
+    is_universal: bool = False
+
+    @classmethod
+    def of(cls, times: pd.Index) -> Self:
+        """The clock of times in increasing order, and of others of their kind."""
+        name = "time" if times.name is None else str(times.name)
+        if isinstance(times, pd.DatetimeIndex):
+            wall = times.unique().tz_localize(None)
+            turned_back = not (wall.is_monotonic_increasing and wall.is_unique)
+            return cls(
+                "timestamp",
+                name,
+                origin=times[0],
+                resolution=times.resolution,
+                is_universal=turned_back,
+            )
+        if isinstance(times, pd.TimedeltaIndex):
+            return cls("duration", name, unit=_unit_of(float((times[-1] - times[0]) / _second())))
+        numbers = times.to_numpy(np.float64)
+        steps = np.diff(numbers)
+        finest = float(np.median(steps[steps > 0])) / 10 if (steps > 0).any() else None
+        return cls("number", name, digits=digits_for(numbers, finest))
+
+    def numbers(self, times: pd.Index) -> Float64[ndarray, " n"]:
+        """Times as numbers whose differences are lengths: seconds, or the user's own unit."""
+        if self.kind == "timestamp":
+            times = times - self.origin
+        if self.kind != "number":
+            times = times / _second()
+        return times.to_numpy(np.float64)
+
+    def times(self, numbers: Float64[ndarray, " n"]) -> pd.Index:
+        """Times of the user's kind, from :meth:`numbers`."""
+        if self.kind == "number":
+            return pd.Index(numbers)
+        spans = pd.to_timedelta(numbers, unit="s")
+        return self.origin + spans if self.kind == "timestamp" else pd.Index(spans)
+
+    def drawn(self, times: pd.Index) -> Float64[ndarray, " n"]:
+        """Times as an axis of a chart takes them.
+
+        Timestamps are milliseconds since 1970, of the user's wall clock since charts know no zones.
+        """
+        if self.kind == "timestamp":
+            since = self._on_the_wall(times) - pd.Timestamp(0)
+            return (since / pd.Timedelta(milliseconds=1)).to_numpy(np.float64)
+        return self.numbers(times) / (_SECONDS[self.unit] if self.kind == "duration" else 1.0)
+
+    @property
+    def title(self) -> str:
+        """Name of the axis, with its unit or zone."""
+        if self.kind == "duration":
+            return f"{self.name} ({self.unit}s)"
+        zone = self.zone
+        return f"{self.name} ({zone})" if zone else self.name
+
+    @property
+    def zone(self) -> str | None:
+        """The zone in which timestamps are shown."""
+        if self.kind != "timestamp" or self.origin.tz is None:
+            return None
+        return "UTC" if self.is_universal else str(self.origin.tz)
+
+    @property
+    def pattern(self) -> str:
+        """How a chart writes a time when pointed at."""
+        if self.kind == "timestamp":
+            return _PATTERNS.get(self.resolution, "%Y-%m-%d %H:%M:%S")
+        return f".{self.digits}~g"
+
+    def text(self, time: Any) -> str:
+        """One time, as finely as the record tells times apart."""
+        if self.kind == "timestamp":
+            wall = self._on_the_wall(pd.DatetimeIndex([time]))[0]
+            if self.resolution in ("millisecond", "microsecond", "nanosecond"):
+                return str(wall)
+            return wall.strftime(self.pattern)
+        if self.kind == "duration":
+            return self.length(float(time / _second()))
+        return amount(float(time), self.digits)
+
+    def length(self, number: float) -> str:
+        """A span of time, in the largest unit of which it holds one."""
+        unit, size = self.unit_of(number)
+        value = amount(number / size, 4 if self.kind == "number" else 3)
+        if value != "1":
+            unit = unit.replace("unit", "units") if self.kind == "number" else f"{unit}s"
+        return f"{value} {unit}"
+
+    def brief(self, number: float) -> str:
+        """A span of time in a table: numbers alone where the unit is the user's own."""
+        return amount(number) if self.kind == "number" else self.length(number)
+
+    def unit_of(self, length: float) -> tuple[str, float]:
+        """The unit in which people give such a span of time, and its size in :meth:`numbers`."""
+        if self.kind == "number":
+            return f"unit of {self.name}", 1.0
+        unit = _unit_of(length)
+        return unit, _SECONDS[unit]
+
+    def rate_unit(self, period: float) -> tuple[str, float]:
+        """The unit of time in which such a period comes about once or more, and its size."""
+        if self.kind == "number":
+            return self.unit_of(period)
+        return next(
+            ((unit, size) for unit, size in reversed(_SECONDS.items()) if size >= 0.9 * period),
+            ("day", _SECONDS["day"]),
+        )
+
+    def _on_the_wall(self, times: pd.Index) -> pd.DatetimeIndex:
+        stamps = pd.DatetimeIndex(times)
+        return (stamps.tz_convert("UTC") if self.is_universal else stamps).tz_localize(None)
+
+
+def _second() -> pd.Timedelta:
+    return pd.Timedelta(seconds=1)
+
+
+def _unit_of(seconds: float) -> str:
+    return next((unit for unit, size in _SECONDS.items() if abs(seconds) >= size), "millisecond")

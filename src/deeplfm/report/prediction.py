@@ -1,0 +1,133 @@
+"""What the model says at the times that a page draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+from scipy.stats import norm
+
+from deeplfm.estimators.observations import Name
+from deeplfm.predictive import Predictive
+from deeplfm.report.clock import Clock
+
+if TYPE_CHECKING:
+    from deeplfm.estimators import DeepLFMForecaster
+
+LEVELS = (50, 80, 95)  # per cent
+RECORD_ROWS = 2000  # at the end of the record, for which the model is drawn as well
+_ROWS_TOGETHER = 1000  # with all their mixture components
+_LATER_ROWS, _ROWS_IN_A_PAUSE = 5000, 100
+_ROUNDING = 1e-6  # of a step: times nearer to each other are one
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Mean and central intervals of every target at some times, in the user's units.
+
+    Attributes:
+        times: in increasing order.
+        mean: expected value.
+        low: lower end of the interval of each level, in per cent.
+        high: its upper end.
+    """
+
+    times: pd.Index
+    mean: Float64[ndarray, "N D"]
+    low: dict[int, Float64[ndarray, "N D"]]
+    high: dict[int, Float64[ndarray, "N D"]]
+
+
+def posteriors(
+    forecaster: DeepLFMForecaster, times: pd.Index, covariates: pd.DataFrame | None
+) -> Iterator[tuple[slice, Predictive]]:
+    """The model's answers, for some rows at a time."""
+    known = covariates if forecaster.covariates_ else None
+    for first in range(0, len(times), _ROWS_TOGETHER):
+        rows = slice(first, first + _ROWS_TOGETHER)
+        yield rows, forecaster.posterior(times[rows], covariates=known)
+
+
+def predict(
+    forecaster: DeepLFMForecaster, times: pd.Index, covariates: pd.DataFrame | None = None
+) -> Prediction:
+    """Mean and intervals at some times."""
+    tails = [(1 - level / 100) / 2 for level in LEVELS]
+    wanted = [*tails, *(1 - tail for tail in tails)]
+    answers = [
+        (posterior.mean.numpy(), posterior.quantile(wanted).numpy())
+        for _, posterior in posteriors(forecaster, times, covariates)
+    ]
+    ends = np.concatenate([quantiles for _, quantiles in answers], axis=1)
+    return Prediction(
+        times,
+        np.concatenate([mean for mean, _ in answers]),
+        dict(zip(LEVELS, ends[: len(LEVELS)], strict=True)),
+        dict(zip(LEVELS, ends[len(LEVELS) :], strict=True)),
+    )
+
+
+def drawn_times(training: pd.Index, later: list[pd.Index], clock: Clock, step: float) -> pd.Index:
+    """Times at which a chart shows the model: the end of the record, what follows, and pauses.
+
+    All rows of a stretch, as long as they are not too many: every so many rows would show a slow wave
+    where there is a fast one.
+
+    Args:
+        training: times of the record.
+        later: times of the forecast and of what it is judged by.
+        clock: of these times.
+        step: usual step of the record; longer pauses are filled.
+    """
+    shown = [training[-RECORD_ROWS:], *(thinned(times) for times in later)]
+    numbers = np.concatenate([clock.numbers(times) for times in shown])
+    numbers = numbers[_distinct(numbers, step)]
+    inside = [
+        np.linspace(after, until, 2 + min(_ROWS_IN_A_PAUSE, int((until - after) / step)))
+        for after, until in pairwise(numbers)
+        if until - after > 1.5 * step > 0
+    ]
+    return clock.times(np.unique(np.concatenate([numbers, *inside])))
+
+
+def thinned(times: pd.Index) -> pd.Index:
+    """As many of the times as are drawn, evenly spaced."""
+    return times[:: max(1, -(-len(times) // _LATER_ROWS))]
+
+
+def given(forecast: pd.DataFrame, targets: list[Name]) -> Prediction:
+    """A forecast whose covariates are not known here: Gaussians of its mean and deviation."""
+    mean = forecast[targets].to_numpy(np.float64)
+    std = forecast[[f"{name}_std" for name in targets]].to_numpy(np.float64)
+    reach = {level: norm.ppf(0.5 + level / 200) * std for level in LEVELS}
+    return Prediction(
+        forecast.index,
+        mean,
+        {level: mean - reach[level] for level in LEVELS},
+        {level: mean + reach[level] for level in LEVELS},
+    )
+
+
+def joined(parts: list[Prediction], clock: Clock, step: float) -> Prediction:
+    """Several predictions as one, in order of time; of the same time the first counts."""
+    numbers = np.concatenate([clock.numbers(part.times) for part in parts])
+    order = _distinct(numbers, step)
+    return Prediction(
+        clock.times(numbers[order]),
+        np.concatenate([part.mean for part in parts])[order],
+        {level: np.concatenate([part.low[level] for part in parts])[order] for level in LEVELS},
+        {level: np.concatenate([part.high[level] for part in parts])[order] for level in LEVELS},
+    )
+
+
+def _distinct(numbers: Float64[ndarray, " n"], step: float) -> Int64[ndarray, " m"]:
+    """Where the numbers are in order, without those that are another one but for rounding."""
+    order = np.argsort(numbers, kind="stable")
+    is_new = np.diff(numbers[order], prepend=-np.inf) > _ROUNDING * step
+    return order[is_new]

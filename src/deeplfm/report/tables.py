@@ -1,0 +1,156 @@
+"""Tables of the page, as words; the template gives them their form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from deeplfm.estimators.observations import Name
+from deeplfm.report.clock import Clock
+from deeplfm.report.evidence import Judgement, Line
+from deeplfm.report.facts import RecordFacts
+from deeplfm.report.prediction import LEVELS
+from deeplfm.report.wording import aligned, amount, count, percent
+from deeplfm.training.race import Report
+
+_SCORE_NAMES = {
+    "rows": "rows",
+    "nmse": "NMSE",
+    "mnll": "MNLL",
+    "crps": "CRPS",
+    "rmse": "RMSE",
+    "mae": "MAE",
+    "coverage95": "in 95 %",
+}
+_MOST_FORECAST_ROWS = 100
+_MOST_LINES, _LEAST_SHARE = 5, 0.02
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: the first cell of each row is its header.
+
+    Attributes:
+        caption: what it shows.
+        columns: headers.
+        rows: cells.
+        words: columns that hold text and may wrap.
+    """
+
+    caption: str
+    columns: list[str]
+    rows: list[list[str]]
+    words: set[int] = field(default_factory=set)
+
+
+def target_table(record: RecordFacts, clock: Clock) -> Table:
+    """What is known of each target."""
+    rows = []
+    for target in record.targets:
+        values = aligned(np.array([target.low, target.mean, target.high]))
+        longest = clock.brief(target.longest_gap) if target.gaps else "–"
+        counts = (count(n) for n in (target.known, target.missing, len(target.gaps)))
+        rows.append([target.name, *counts, longest, *values])
+    return Table(
+        "Targets. A gap is a pause between known values of more than "
+        f"{amount(record.usual_steps)} usual steps.",
+        ["target", "known", "missing", "gaps", "longest gap", "lowest", "mean", "highest"],
+        rows,
+    )
+
+
+def score_table(judgement: Judgement) -> Table:
+    """Scores on observations that the model has not seen."""
+    scores = judgement.scores
+    columns = [name for name in scores.columns if name in _SCORE_NAMES]
+    rows = [
+        [str(target), *(_score(name, row[name]) for name in columns)]
+        for target, row in scores[columns].iterrows()
+    ]
+    return Table(
+        "Scores on the later observations. Lower is better; NMSE 1 is no better than their mean.",
+        ["target", *(_SCORE_NAMES[name] for name in columns)],
+        rows,
+    )
+
+
+def coverage_table(judgement: Judgement, targets: list[str]) -> Table:
+    """How many observations each interval held."""
+    rows = [
+        [name, *(percent(judgement.coverage(index, level / 100)) for level in LEVELS)]
+        for index, name in enumerate(targets)
+    ]
+    return Table(
+        "Share of the later observations inside each interval.",
+        ["target", *(f"{level} % interval" for level in LEVELS)],
+        rows,
+    )
+
+
+def start_table(report: Report, targets: list[str]) -> Table | None:
+    """What the rows held out inside the fit said of each start."""
+    if not report.held_out_mnll:
+        return None
+    rows = []
+    for start, scores in sorted(report.held_out_mnll.items(), key=lambda item: sum(item[1])):
+        weights = report.weight.get(start, [0.0] * len(scores))
+        cells = zip(scores, weights, strict=True)
+        rows.append(
+            [start, *(f"{amount(score, 2)} ({percent(weight)})" for score, weight in cells)]
+        )
+    return Table(
+        "MNLL of each start of the model on the tail of the record that was held out inside the fit "
+        "(lower is better; targets standardised), and its weight in the forecast.",
+        ["start", *targets],
+        rows,
+    )
+
+
+def line_table(lines: Mapping[str, list[Line]], clock: Clock) -> Table | None:
+    """The strongest periods of each target."""
+    rows = []
+    for name, found in lines.items():
+        strongest = [line for line in found[:_MOST_LINES] if line.share >= _LEAST_SHARE]
+        if strongest:
+            periods = (f"{clock.brief(line.period)} ({percent(line.share)})" for line in strongest)
+            rows.append([name, ", ".join(periods)])
+    caption = "Strongest periods, and the share of the power at each."
+    return Table(caption, ["target", "periods"], rows, words={1}) if rows else None
+
+
+def forecast_table(forecast: pd.DataFrame, targets: Sequence[Name], clock: Clock) -> Table:
+    """The forecast in numbers: all rows, or evenly chosen ones of many."""
+    stride = max(1, math.ceil(len(forecast) / _MOST_FORECAST_ROWS))
+    shown = forecast.iloc[::stride]
+    columns: list[list[str]] = []
+    headers: list[str] = []
+    for name in targets:
+        parts = {name: f"{name}", f"{name}_low": f"{name} low", f"{name}_high": f"{name} high"}
+        together = aligned(shown[[*parts]].to_numpy(np.float64).ravel())
+        columns += [together[part::3] for part in range(3)]
+        headers += parts.values()
+    rows = [[clock.text(time), *cells] for time, *cells in zip(shown.index, *columns, strict=True)]
+    which = "" if stride == 1 else f" One row in {stride} of {count(len(forecast))}."
+    return Table(f"Mean and interval of the forecast.{which}", [clock.title, *headers], rows)
+
+
+def settings_table(settings: Mapping[str, Any]) -> Table:
+    """Parameters of the estimator."""
+    rows = [[name, repr(value)] for name, value in settings.items()]
+    return Table("Settings.", ["setting", "value"], rows, words={1})
+
+
+def version_table(versions: Mapping[str, str]) -> Table:
+    """What the page was made with."""
+    return Table("Versions.", ["software", "version"], [[*item] for item in versions.items()])
+
+
+def _score(name: str, value: float) -> str:
+    if name == "rows":
+        return count(int(value))
+    return percent(value) if name == "coverage95" else amount(float(value), 3)

@@ -1,0 +1,64 @@
+"""Numbers and names in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float64
+from numpy import ndarray
+
+_MOST_NAMES = 4
+
+
+def digits_for(values: Float64[ndarray, " n"], finest: float | None = None) -> int:
+    """Significant digits that tell values apart which differ by a thousandth of their range.
+
+    Args:
+        values: what is to be written; those that are NaN do not count.
+        finest: the difference to tell apart, in place of a thousandth of the range.
+    """
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return 4
+    finest = finest or float(np.ptp(known)) / 1000
+    largest = float(np.abs(known).max())
+    if finest <= 0 or largest <= finest:
+        return 4
+    return int(np.clip(math.ceil(math.log10(largest / finest)), 4, 15))
+
+
+def amount(value: float, digits: int = 4) -> str:
+    """A number for people: few digits, a dash where there is none."""
+    return f"{value:.{digits}g}".replace("-", "−") if math.isfinite(value) else "–"
+
+
+def count(value: int) -> str:
+    """A whole number with its thousands apart."""
+    return f"{value:,}".replace(",", "\u202f")
+
+
+def aligned(values: Float64[ndarray, " n"]) -> list[str]:
+    """Numbers of one column, with as many decimals as tell a thousandth of their range apart."""
+    known = values[np.isfinite(values)]
+    spread = float(np.ptp(known)) if len(known) else 0.0
+    decimals = max(0, math.ceil(-math.log10(spread / 1000))) if spread > 0 else 0
+    if spread == 0 or np.abs(known).max() >= 1e9 or decimals > 8:
+        return [amount(value, digits_for(values)) for value in values.tolist()]
+    return [
+        f"{value:.{decimals}f}".replace("-", "−") if math.isfinite(value) else "–"
+        for value in values.tolist()
+    ]
+
+
+def percent(share: float) -> str:
+    """A share of one as a percentage."""
+    return f"{100 * share:.0f} %" if math.isfinite(share) else "–"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a sentence has them; of many, the first and how many more there are."""
+    if len(names) > _MOST_NAMES:
+        names = [*names[: _MOST_NAMES - 1], f"{len(names) - _MOST_NAMES + 1} more"]
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
