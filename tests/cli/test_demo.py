@@ -18,7 +18,6 @@ from deeplfm.experiments.scores import ScoreRow
 from deeplfm.predictive import Predictive
 
 COMMAND = [sys.executable, "-c", "from deeplfm.cli import main; main()"]
-SLOW = {"torch", "gpytorch", "sklearn", "scipy", "matplotlib", "numpy"}
 RUNNER = "deeplfm.experiments.demo.run_demo"
 
 
@@ -99,17 +98,6 @@ def test_version_and_help(capsys):
         assert "demo" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", ["['--help']", "['demo', '--help']", "['--version']"])
-def test_help_does_not_import_what_is_slow(arguments):
-    code = (
-        "import sys; from deeplfm.cli import app\n"
-        f"app({arguments}, standalone_mode=False)\n"
-        f"sys.exit(', '.join({SLOW} & set(sys.modules)) or None)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.fixture
 def no_training(monkeypatch):
     monkeypatch.setattr(RUNNER, lambda *_: pytest.fail("trained before it looked"))
@@ -163,7 +151,8 @@ def test_names_taken_by_folders(tmp_path, capsys, no_training):
 )
 def test_command_lines_that_make_no_sense(arguments, capsys, no_training):
     assert call(*arguments) == 2
-    assert "See deeplfm --help." in error_line(capsys)
+    command = "deeplfm demo" if "demo" in arguments else "deeplfm"
+    assert f"See {command} --help." in error_line(capsys)
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,25 @@ from typing import Annotated
 import typer
 
 import deeplfm
-from deeplfm.cli.demo import demo
-from deeplfm.cli.reporting import BAD_INPUT, complain
+from deeplfm.cli import data, demo, doctor, evaluate, fit, forces, forecast, impute, info, plot
+from deeplfm.cli.grouping import add_command
+from deeplfm.cli.reporting import BAD_INPUT, INTERRUPTED, complain, usage_message
+from deeplfm.errors import DeepLFMError
 
-app = typer.Typer(
-    name="deeplfm", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
-)
-app.command()(demo)
+app = typer.Typer(name="deeplfm", pretty_exceptions_enable=False, rich_markup_mode="rich")
+data_app = typer.Typer(no_args_is_help=False, rich_markup_mode="rich")
+add_command(app, demo.demo, examples=demo.EXAMPLES)
+add_command(app, fit.fit, examples=fit.EXAMPLES)
+add_command(app, forecast.forecast, examples=forecast.EXAMPLES)
+add_command(app, impute.impute, examples=impute.EXAMPLES)
+add_command(app, evaluate.evaluate, examples=evaluate.EXAMPLES)
+add_command(app, forces.forces, examples=forces.EXAMPLES)
+add_command(app, plot.plot, examples=plot.EXAMPLES)
+add_command(app, info.info, examples=info.EXAMPLES)
+add_command(data_app, data.list_data, "list", examples=data.LIST_EXAMPLES)
+add_command(data_app, data.fetch_data, "fetch", examples=data.FETCH_EXAMPLES)
+app.add_typer(data_app, name="data", help="Data sets that are known by name.")
+add_command(app, doctor.doctor, examples=doctor.EXAMPLES)
 
 
 def _show_version(wanted: bool) -> None:
@@ -43,10 +55,13 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line; the entry point of the ``deeplfm`` script."""
     try:
         code = app(arguments, prog_name="deeplfm", standalone_mode=False)
+    except typer.Abort:
+        complain("interrupted.")
+        sys.exit(INTERRUPTED)
     except Exception as error:
-        message = getattr(error, "format_message", None)  # usage errors, whoever's click it is
+        message = str(error) if isinstance(error, DeepLFMError) else usage_message(error)
         if message is None:
             raise
-        complain(f"{message().rstrip('.')}. See deeplfm --help.")
+        complain(message)
         sys.exit(BAD_INPUT)
     sys.exit(code or 0)

@@ -8,22 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deeplfm.cli.paths import output_file, output_folder
-from deeplfm.cli.reporting import reported
+from deeplfm.cli.options import Preset
+from deeplfm.cli.paths import output_file
+from deeplfm.cli.terminal import console
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from deeplfm.experiments.demo import DemoResult
 
-_LEAST_WIDTH = 100  # of a table that goes to a file or a pipe
-
-
-class Preset(StrEnum):
-    """Presets of the deep latent force model."""
-
-    DEFAULT = "default"
-    PAPER = "paper"
+EXAMPLES = ("deeplfm demo --quick", "deeplfm demo --seed 1 --out toy --json toy/scores.json")
 
 
 class Variant(StrEnum):
@@ -34,41 +28,46 @@ class Variant(StrEnum):
 
 
 def demo(
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the noise and of every model.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of noise and models.")] = 0,
     preset: Annotated[
         Preset, typer.Option(help="The best we know, or the paper letter by letter.")
     ] = Preset.DEFAULT,
     variant: Annotated[
         Variant, typer.Option(help="Toy of the authors' code, or of the paper's text.")
     ] = Variant.PUBLISHED,
-    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("deeplfm-demo"),
-    json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the figure.")] = Path(
+        "deeplfm-demo"
+    ),
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the scores to this file.")
+    ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Seconds instead of minutes, by training less.")
+        bool,
+        typer.Option("--quick", metavar="", help="Seconds instead of minutes, by training less."),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", metavar="", help="Show the traceback of an error.")
+    ] = False,
 ) -> None:
     """Fit a GP, a deep GP and a deep latent force model to the paper's toy, and compare them."""
-    with reported(debug):
-        if json is not None:
-            output_file(json, "--json")
-        figure_path = output_file(output_folder(out, "--out") / "toy.png", "--out")
-        from rich.console import Console
+    figure_path = output_file(out / "toy.png", "--out")
+    if json is not None:
+        output_file(json, "--json")
+    for path in filter(None, (figure_path, json)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    from deeplfm.experiments.demo import run_demo
+    from deeplfm.experiments.scores import write_json
+    from deeplfm.files import write_whole
+    from deeplfm.plots import toy_figure
 
-        from deeplfm.experiments.demo import run_demo
-        from deeplfm.experiments.scores import write_json
-        from deeplfm.plots import toy_figure
-
-        result = run_demo(variant.value, seed, preset.value, quick)
-        console = Console()
-        if not console.is_terminal:
-            console = Console(width=max(_LEAST_WIDTH, console.width))
-        console.print(_table(result))
-        toy_figure(result).savefig(figure_path)
-        console.print(f"Figure: {figure_path}", markup=False, highlight=False, soft_wrap=True)
-        if json is not None:
-            write_json(json, result.rows, result.settings)
-            console.print(f"Scores: {json}", markup=False, highlight=False, soft_wrap=True)
+    result = run_demo(variant.value, seed, preset.value, quick)
+    output = console()
+    output.print(_table(result))
+    write_whole(figure_path, lambda path: toy_figure(result).savefig(path, format="png"))
+    output.print(f"Figure: {figure_path}", markup=False, highlight=False, soft_wrap=True)
+    if json is not None:
+        write_json(json, result.rows, result.settings)
+        output.print(f"Scores: {json}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _table(result: DemoResult) -> Table:

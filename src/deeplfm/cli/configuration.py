@@ -1,0 +1,115 @@
+"""Configuration files: a TOML file of options, read for a command line and saved with a model.
+
+A file is flat. Its keys are the long names of the command's options (``n-steps`` or ``n_steps``) and
+the names of its arguments (``data``, ``model``); an option that may be repeated takes a list. What
+the command line says as well wins.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from deeplfm.errors import ConfigError
+from deeplfm.files import write_whole
+
+FILE_NAME = "run.toml"
+_NOT_IN_FILES = ("config", "debug", "help")
+_NOT_SAVED = (*_NOT_IN_FILES, "json", "quiet", "overwrite")
+
+
+def use_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Make a file's values the defaults of the command; a callback of ``--config``."""
+    if path is not None and not context.resilient_parsing:
+        parameters = _keys(context)
+        values = {}
+        for key, value in _read(path).items():
+            parameter = parameters.get(key.replace("-", "_"))
+            if parameter is None:
+                raise ConfigError(_unknown(path, key, value, list(parameters)))
+            values[parameter.name] = _as_typed(path, key, value, parameter)
+        context.default_map = values
+    return path
+
+
+def save_config(path: Path, context: typer.Context, resolved: Mapping[str, Any]) -> None:
+    """Write the options of a command such that ``--config`` repeats it.
+
+    Args:
+        path: the file.
+        context: of the command.
+        resolved: values that were found where the user gave none.
+    """
+    values = {**context.params, **resolved}
+    lines = [
+        f"# deeplfm {context.info_name} --config {FILE_NAME} repeats this run. Paths are relative "
+        "to the folder it is run from.",
+        *(
+            f"{key} = {_toml(values[parameter.name])}"
+            for key, parameter in _keys(context).items()
+            if key not in _NOT_SAVED and values.get(parameter.name) not in (None, (), [])
+        ),
+    ]
+    text = "\n".join(lines) + "\n"
+    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def _keys(context: typer.Context) -> dict[str, Any]:
+    """Parameters of a command by their keys."""
+    found = {}
+    for parameter in context.command.params:
+        long = [option for option in parameter.opts if option.startswith("--")]
+        key = (long or [parameter.name])[0].lstrip("-").replace("-", "_")
+        if key not in _NOT_IN_FILES:
+            found[key] = parameter
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(
+            f"--config: cannot read {path} ({error.strerror or error}). Give a TOML file."
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"--config: {path} is not TOML ({error}). Write one 'key = value' on each line, text in "
+            "quotes."
+        ) from error
+
+
+def _unknown(path: Path, key: str, value: Any, known: list[str]) -> str:
+    if isinstance(value, dict):
+        return f"--config: {path} has a table [{key}]. Write all keys flat, without tables."
+    near = difflib.get_close_matches(key.replace("-", "_"), known, n=1)
+    advice = f"Did you mean {near[0]!r}?" if near else f"Known keys: {', '.join(known)}."
+    return f"--config: {path} has an unknown key {key!r}. {advice}"
+
+
+def _as_typed(path: Path, key: str, value: Any, parameter: Any) -> str | list[str]:
+    """A value as the command line would have it, to be checked in the same way."""
+    items = value if isinstance(value, list) else [value]
+    if isinstance(value, dict) or any(isinstance(item, dict | list) for item in items):
+        raise ConfigError(f"--config: {key} in {path} is a table. Give a value or a list.")
+    texts = [str(item).lower() if isinstance(item, bool) else str(item) for item in items]
+    return texts if getattr(parameter, "multiple", False) else ",".join(texts)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, Enum):
+        return _toml(value.value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

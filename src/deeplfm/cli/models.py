@@ -1,0 +1,88 @@
+"""Models that users name on the command line, and tables that go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deeplfm.cli.options import Reading
+from deeplfm.cli.series import read_frame, with_numbers
+from deeplfm.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from jaxtyping import Float64
+    from numpy import ndarray
+
+    from deeplfm.estimators import DeepLFMForecaster
+
+_ROWS_TOGETHER = 4096  # with all their mixture components
+
+
+def load_forecaster(path: Path) -> DeepLFMForecaster:
+    """The forecaster in a folder."""
+    import deeplfm
+    from deeplfm.estimators import DeepLFMForecaster
+
+    model = deeplfm.load(path)
+    if not isinstance(model, DeepLFMForecaster):
+        raise InputError(
+            f"{path}: this is a {type(model).__name__}, and the command needs a model that knows the "
+            "times of its data. Fit one with deeplfm fit, or use this one from Python."
+        )
+    return model
+
+
+def read_like(
+    forecaster: DeepLFMForecaster,
+    source: str,
+    reading: Reading,
+    columns: Sequence[str | int] | None = None,
+) -> pd.DataFrame:
+    """A table with the times of a model, and other columns of it as numbers.
+
+    Args:
+        forecaster: the model.
+        source: the file.
+        reading: how it is written.
+        columns: those that have to be there; by default all targets and covariates.
+    """
+    frame, time = read_frame(source, reading), forecaster.timeline_.name
+    if time not in frame.columns:
+        raise InputError(
+            f"{source}: no column {time!r} found, which holds the times of the model. Rename the "
+            f"right one of {', '.join(map(str, frame.columns))}."
+        )
+    if columns is None:
+        columns = [*forecaster.targets_, *forecaster.covariates_]
+    return with_numbers(frame, [str(name) for name in columns], source)
+
+
+def unseen(forecaster: DeepLFMForecaster, frame: pd.DataFrame) -> pd.DataFrame:
+    """Targets by time, without values that were known in training."""
+    times = forecaster.timeline_.read(frame[forecaster.timeline_.name])
+    values = frame[forecaster.targets_].set_axis(times)
+    known = forecaster.training_[forecaster.targets_].reindex(times).notna()
+    return values.mask(known)
+
+
+def positions(
+    forecaster: DeepLFMForecaster, values: pd.DataFrame, covariates: pd.DataFrame | None = None
+) -> dict[str, Float64[ndarray, " N"]]:
+    """Where values lie in their predictive distributions, from 0 to 1, by target.
+
+    Args:
+        forecaster: the model.
+        values: targets by time.
+        covariates: at these times, where the model needs some that it does not know.
+    """
+    import numpy as np
+    import torch
+
+    found = []
+    for first in range(0, len(values), _ROWS_TOGETHER):
+        rows = values.iloc[first : first + _ROWS_TOGETHER]
+        truth = torch.from_numpy(rows.to_numpy(dtype=np.float64, copy=True))
+        found.append(forecaster.posterior(rows.index, covariates).cdf(truth).numpy())
+    return dict(zip(map(str, forecaster.targets_), np.concatenate(found).T, strict=True))

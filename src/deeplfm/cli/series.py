@@ -1,0 +1,160 @@
+"""From a file on the command line to a table whose columns are known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deeplfm.cli.options import Columns, Reading
+from deeplfm.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NAMES_OF_TIME = frozenset(
+    ["t", "time", "date", "datetime", "timestamp", "day", "month", "year", "hour"]
+)
+
+
+@dataclass(frozen=True)
+class Series:
+    """A table with a row per time.
+
+    Attributes:
+        frame: all columns of the file; targets and covariates are numbers.
+        time: name of the column of times.
+        targets: what to model.
+        covariates: what is known in advance.
+        time_is_guessed: the user did not say which column is time.
+        left_out: columns that were not asked for and are not numbers.
+        duplicates: what to do with rows of the same time.
+        zone: of times that have none.
+    """
+
+    frame: pd.DataFrame
+    time: str
+    targets: list[str]
+    covariates: list[str]
+    time_is_guessed: bool
+    left_out: list[str]
+    duplicates: str
+    zone: str | None
+
+
+def read_frame(source: str, reading: Reading) -> pd.DataFrame:
+    """The table in a file, as it is."""
+    from deeplfm.data.tables import read_table
+
+    return read_table(source, delimiter=reading.delimiter, decimal=reading.decimal)
+
+
+def read_series(source: str, reading: Reading, columns: Columns) -> Series:
+    """The table in a file, and what its columns are."""
+    frame = read_frame(source, reading)
+    time = columns.time or _first_if_time(frame, source)
+    covariates = split_names(columns.covariate, frame)
+    others = [name for name in frame.columns if name != time and name not in covariates]
+    targets = split_names(columns.target, frame)
+    left_out = [] if targets else [name for name in others if not _is_numeric(frame[name])]
+    targets = targets or [name for name in others if name not in left_out]
+    _check_roles(source, frame, time, targets, covariates)
+    frame = with_numbers(frame, [*targets, *covariates], source)
+    return Series(
+        frame,
+        time,
+        targets,
+        covariates,
+        columns.time is None,
+        left_out,
+        str(columns.duplicates),
+        columns.zone,
+    )
+
+
+def with_numbers(frame: pd.DataFrame, names: Sequence[str], source: str) -> pd.DataFrame:
+    """The table with these columns as numbers, or an error that says where they are none."""
+    from deeplfm.data.tables import numeric_column
+
+    return frame.assign(**{name: numeric_column(frame, name, source) for name in names})
+
+
+def split_names(given: Sequence[str] | None, frame: pd.DataFrame) -> list[str]:
+    """Names that were repeated, separated by commas, or both; without repetitions."""
+    known = set(frame.columns)
+    names = (
+        name.strip()
+        for item in given or []
+        for name in ([item] if item in known else item.split(","))
+    )
+    return list(dict.fromkeys(name for name in names if name))
+
+
+def _is_numeric(column: pd.Series) -> bool:
+    """Whether a column was meant to hold numbers: most of what it holds are."""
+    import pandas as pd
+
+    if column.dtype.kind in "bmM":  # true and false, durations, timestamps
+        return False
+    numbers = pd.to_numeric(column, errors="coerce")
+    return column.isna().all() or 2 * numbers.notna().sum() > column.notna().sum()
+
+
+def _check_roles(
+    source: str, frame: pd.DataFrame, time: str, targets: list[str], covariates: list[str]
+) -> None:
+    for option, names in (("--time", [time]), ("--target", targets), ("--covariate", covariates)):
+        for name in names:
+            if name not in frame.columns:
+                raise InputError(
+                    f"{option}: {source} has no column {name!r}. {_choices(frame, name)}"
+                )
+    for option, names in (("--target", targets), ("--covariate", covariates)):
+        if time in names:
+            raise InputError(f"{option}: {time!r} is the column of times. Name another one.")
+    both = [name for name in targets if name in covariates]
+    if both:
+        raise InputError(
+            f"--covariate: {both[0]!r} is a target too. Name it either --target or --covariate."
+        )
+    if not targets:
+        raise InputError(
+            f"{source}: no column of numbers beside the times {time!r}. Give at least one target."
+        )
+
+
+def _choices(frame: pd.DataFrame, name: str) -> str:
+    import difflib
+
+    names = [str(column) for column in frame.columns]
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"Did you mean {near[0]!r}?" if near else f"It has {', '.join(names)}."
+
+
+def _first_if_time(frame: pd.DataFrame, source: str) -> str:
+    """The first column, if a person would take it for time as well."""
+    import numpy as np
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
+    from deeplfm.estimators.stamps import read_stamps
+
+    name = str(frame.columns[0])
+    column = frame.iloc[:, 0].dropna()
+    if _NAMES_OF_TIME.intersection(re.split(r"[^a-z]+", name.lower())):
+        return name
+    if is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype):
+        is_time = len(column) > 1 and bool((np.diff(column.to_numpy()) > 0).all())
+        reason = "its numbers do not always increase"
+    else:
+        try:
+            read_stamps(column, name)
+            is_time = True
+        except InputError:
+            is_time, reason = False, f"it holds {str(column.iloc[0])!r}" if len(column) else "empty"
+    if not is_time:
+        raise InputError(
+            f"{source}: the first column {name!r} does not look like time ({reason}). Name the "
+            f"column of times with --time; there are {', '.join(map(str, frame.columns))}."
+        )
+    return name

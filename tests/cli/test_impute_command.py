@@ -1,0 +1,58 @@
+"""``deeplfm impute``: gaps are filled, and nothing else is touched."""
+
+import io
+import json
+import tomllib
+
+import pandas as pd
+import pytest
+
+import deeplfm
+
+QUICK = ["--start", "pursuit", "--n-steps", "3"]
+
+
+def test_gaps_are_filled_and_the_rest_is_as_it_was(place, call):
+    done = call("impute", "vitals.csv", *QUICK, "-o", "filled.csv")
+    assert (done.code, done.err) == (0, "")
+    assert "Filled: 7 of abp, 3 of ecg" in done.out
+    given, filled = pd.read_csv("vitals.csv"), pd.read_csv("filled.csv")
+    assert list(filled.columns) == list(given.columns)
+    pd.testing.assert_frame_equal(filled.where(given.notna()), given)
+    assert filled.notna().all(axis=None)
+
+
+def test_a_fitted_model_fills_the_same(place, call):
+    fitted = call("impute", "vitals.csv", *QUICK)
+    given = call("impute", "vitals.csv", "--model", "vitals-model")
+    assert given.out == fitted.out
+    assert pd.read_csv(io.StringIO(given.out)).notna().all(axis=None)
+    assert given.err == "Filled: 7 of abp, 3 of ecg\n"
+
+
+def test_intervals_stand_where_something_was_filled(place, call):
+    done = call("impute", "vitals.csv", "--model", "vitals-model", "--intervals", "-q")
+    filled, given = pd.read_csv(io.StringIO(done.out)), pd.read_csv("vitals.csv")
+    gap = given["abp"].isna()
+    assert (filled["abp_low"] < filled["abp"])[gap].all()
+    assert (filled["abp_high"] > filled["abp"])[gap].all()
+    assert filled.loc[~gap, "abp_std"].isna().all()
+
+
+def test_the_model_is_kept_on_request_and_repeats_the_run(place, call):
+    arguments = ["impute", "vitals.csv", *QUICK, "-o", "filled.csv", "--model-out", "kept"]
+    assert "Model: kept" in call(*arguments).out
+    assert deeplfm.load("kept").targets_ == ["abp", "ecg"]
+    assert tomllib.loads((place / "kept" / "run.toml").read_text())["out"] == "filled.csv"
+    first = (place / "filled.csv").read_bytes()
+    assert call("impute", "--config", "kept/run.toml", "--model-out", "again").code == 0
+    assert (place / "filled.csv").read_bytes() == first
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".parquet"])
+def test_formats(suffix, place, call):
+    target = f"filled{suffix}"
+    done = call("impute", "vitals.csv", "--model", "vitals-model", "-o", target, "--json")
+    assert json.loads(done.out)["filled"] == {"abp": 7, "ecg": 3}
+    read = pd.read_parquet if suffix == ".parquet" else lambda path: pd.read_csv(path, sep="\t")
+    assert read(place / target)[["abp", "ecg"]].notna().all(axis=None)

@@ -1,0 +1,59 @@
+"""From a file to columns whose roles are known, where the user left them open."""
+
+import pandas as pd
+import pytest
+
+from deeplfm.cli.options import Columns, Reading
+from deeplfm.cli.series import read_series
+from deeplfm.errors import InputError
+
+
+def read(path, text, **columns):
+    path.write_text(text)
+    return read_series(str(path), Reading(), Columns(**columns))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x,y\n0,5\n1,3\n2,4\n",
+        "Time (s),y\n2,5\n0,3\n1,4\n",  # its name says so
+        "when,y\n2024-01-01,5\n2024-01-02,3\n",
+        "when,y\n00:00:10,5\n00:00:20,3\n",
+    ],
+)
+def test_the_first_column_is_time_if_it_looks_like_it(text, tmp_path):
+    series = read(tmp_path / "data.csv", text)
+    assert series.time == text.partition(",")[0]
+    assert series.time_is_guessed
+    assert series.targets == ["y"]
+
+
+@pytest.mark.parametrize(
+    "text", ["x,y\n1,5\n0,3\n", "name,y\na,5\nb,3\n", "x,y\ntrue,5\nfalse,3\n"]
+)
+def test_anything_else_is_asked_for(text, tmp_path):
+    with pytest.raises(InputError, match=r"does not look like time.*--time"):
+        read(tmp_path / "data.csv", text)
+
+
+def test_all_other_numbers_are_targets(tmp_path):
+    text = "t,a,word,flag,b,c\n0,1,x,true,,9\n1,2,y,false,,8\n2,3,z,true,,7\n"
+    series = read(tmp_path / "data.csv", text, covariate=["c"])
+    assert series.targets == ["a", "b"]
+    assert series.covariates == ["c"]
+    assert series.left_out == ["word", "flag"]
+    assert not read(tmp_path / "data.csv", text, time="t", target=["a"]).time_is_guessed
+
+
+def test_a_target_is_named_once_however_often_it_is_given(tmp_path):
+    text = "t,a,b\n0,1,2\n1,2,3\n"
+    assert read(tmp_path / "data.csv", text, target=["b,a", " a ", "b"]).targets == ["b", "a"]
+
+
+def test_parquet_with_two_columns_of_dates(tmp_path):
+    when = pd.date_range("2024-01-01", periods=4, tz="Europe/Berlin")
+    frame = pd.DataFrame({"when": when, "entered": when, "load": [1, 2, 3, 4]})
+    frame.to_parquet(tmp_path / "data.parquet")
+    series = read_series(str(tmp_path / "data.parquet"), Reading(), Columns())
+    assert (series.time, series.targets, series.left_out) == ("when", ["load"], ["entered"])
