@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from deeplfm.errors import InputError
-from deeplfm.experiments.scores import ScoreRow, score, versions, write_json
+from deeplfm.experiments.scores import ScoreRow, score, write_json
 from deeplfm.metrics import coverage, mnll, nmse
 from deeplfm.predictive import Predictive
+from deeplfm.versions import versions
 
 N = 6
 LABELS = {"model": "GP", "split": "extrapolation", "seed": 3, "seconds": 1.5}

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +14,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-import deeplfm
 from deeplfm.errors import InputError
 from deeplfm.files import write_whole
 from deeplfm.metrics import coverage, mnll, nmse
 from deeplfm.predictive import Predictive
-
-_PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "gpytorch")
+from deeplfm.versions import versions
 
 
 @dataclass(frozen=True)
@@ -95,12 +91,6 @@ def score(
         ]
 
 
-def versions() -> dict[str, str]:
-    """What the scores were computed with."""
-    packages = {name: version(name) for name in _PACKAGES}
-    return {"deeplfm": deeplfm.__version__, "python": platform.python_version(), **packages}
-
-
 def write_json(
     path: str | os.PathLike[str], rows: Sequence[ScoreRow], settings: Mapping[str, Any]
 ) -> None:
@@ -111,14 +101,27 @@ def write_json(
         rows: scores; one that is not a finite number is written as null.
         settings: what else decided the scores.
     """
-    content = {
-        "rows": [{name: _plain(value) for name, value in asdict(row).items()} for row in rows],
-        "versions": versions(),
-        "settings": dict(settings),
-    }
+    content = {"rows": [plain(asdict(row)) for row in rows], "versions": versions()}
+    write_document(path, content | {"settings": dict(settings)})
+
+
+def write_document(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
+    """Write a file of JSON, whole or not at all.
+
+    Args:
+        path: file to write; its folder must exist.
+        content: what JSON knows; see :func:`plain`.
+    """
     text = json.dumps(content, indent=2, allow_nan=False) + "\n"
     write_whole(Path(path), lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
-def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def plain(value: Any) -> Any:
+    """A value as JSON knows it: null for a number that is not finite."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, str | int | None):
+        return value
+    return [plain(item) for item in value] if isinstance(value, Iterable) else str(value)
