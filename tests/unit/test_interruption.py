@@ -6,122 +6,134 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from deeplfm.interruption import graceful_interrupts, stop_requested
 
-# A fit that would take hours says when it trains, and what it does when asked to stop.
-FIT = """
+# Fits that would take hours say when they train, and what they do when asked to stop.
+FITS = """
 import json, signal, sys, time, warnings
 import numpy as np
 from deeplfm import DeepLFMRegressor
 from deeplfm.interruption import stop_requested
 from deeplfm.training import loop
 
-folder, options, waits, at = sys.argv[1], json.loads(sys.argv[2]), *map(int, sys.argv[3:])
-plain_step, n_steps = loop._Run._step, 0
+plain_step = loop._Run._step
 
 def step(run, optimiser):
     global n_steps
     plain_step(run, optimiser)
     n_steps += 1
-    if n_steps == at:
+    if n_steps == case["at"]:
         print("training", flush=True)
         while not stop_requested():
             time.sleep(0.01)
         print("asked", flush=True)
-        while waits:
+        while case["signals"] == 2:
             time.sleep(0.01)
 
 loop._Run._step = step
 x = np.linspace(0, 10, 60)
-model = DeepLFMRegressor(n_features=5, hidden=(1,), **options)
-quit_at_once = False
-with warnings.catch_warnings(record=True) as told:
-    warnings.simplefilter("always")
-    try:
-        model.fit(x, np.sin(3 * x))
-    except KeyboardInterrupt:
-        quit_at_once = True
-found = {
-    "quit": quit_at_once,
-    "restored": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
-    "asked": stop_requested(),
-    "told": [str(warning.message) for warning in told],
-}
-if not quit_at_once:
-    mean, std = model.predict(x, return_std=True)
-    model.save(folder)
-    found |= {
-        "interrupted": DeepLFMRegressor.load(folder).report_.interrupted,
-        "names": model.report_.names,
-        "stopped": [history.stopped for history in model.report_.histories.values()],
-        "finite": bool(np.isfinite([mean, std]).all()),
-        "error": float(np.abs(mean - np.sin(3 * x)).mean()),
+for case in json.loads(sys.argv[1]):
+    n_steps, quit_at_once = 0, False
+    model = DeepLFMRegressor(n_features=5, hidden=(1,), **case["options"])
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            model.fit(x, np.sin(3 * x))
+        except KeyboardInterrupt:
+            quit_at_once = True
+    found = {
+        "quit": quit_at_once,
+        "restored": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+        "asked": stop_requested(),
+        "told": [str(warning.message) for warning in told],
     }
-print(json.dumps(found))
+    if not quit_at_once:
+        mean, std = model.predict(x, return_std=True)
+        model.save(case["folder"])
+        found |= {
+            "interrupted": DeepLFMRegressor.load(case["folder"]).report_.interrupted,
+            "names": model.report_.names,
+            "stopped": [history.stopped for history in model.report_.histories.values()],
+            "finite": bool(np.isfinite([mean, std]).all()),
+            "error": float(np.abs(mean - np.sin(3 * x)).mean()),
+        }
+    print(json.dumps(found), flush=True)
 """
 
 ENDLESS = 10**7
+# options of the fit, and the step after which it is interrupted
+CASES: dict[str, tuple[dict[str, object], int]] = {
+    "alone": ({"start": "pursuit", "n_steps": ENDLESS}, 3),
+    "paper": ({"preset": "paper", "n_steps": ENDLESS}, 3),
+    "refit": ({"start": "pursuit", "n_steps": 5}, 7),
+    "race": ({"n_steps": 2}, 3),
+    "twice": ({"start": "pursuit", "n_steps": ENDLESS}, 3),
+}
 
 
-def interrupted(
-    folder: Path, options: dict[str, object], signals: int = 1, at: int = 3
-) -> dict[str, object]:
-    """What came of a fit that was interrupted once it had made so many steps."""
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
+    """What came of fits in another process, each interrupted by a real signal."""
+    folder = tmp_path_factory.mktemp("models")
+    cases = [
+        {
+            "options": options,
+            "at": at,
+            "signals": 2 if name == "twice" else 1,
+            "folder": str(folder / name),
+        }
+        for name, (options, at) in CASES.items()
+    ]
     process = subprocess.Popen(
-        [sys.executable, "-c", FIT, str(folder), json.dumps(options), str(signals - 1), str(at)],
+        [sys.executable, "-c", FITS, json.dumps(cases)],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
         text=True,
         # Ctrl-C is ignored in jobs that a shell runs in the background
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    try:
-        for expected in ("training", "asked")[:signals]:
-            assert process.stdout.readline() == f"{expected}\n", process.communicate()[1]
-            process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=120)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == 0, err
-    return json.loads(out.splitlines()[-1])
+    results = {}
+    with process:
+        try:
+            for case, name in zip(cases, CASES, strict=True):
+                for number, line in enumerate(("training\n", "asked\n")):
+                    assert process.stdout.readline() == line
+                    if number < case["signals"]:
+                        process.send_signal(signal.SIGINT)
+                results[name] = json.loads(process.stdout.readline())
+        finally:
+            process.kill()
+    return results
 
 
-@pytest.mark.parametrize(
-    ("options", "at", "stopped"),
-    [
-        ({"start": "pursuit", "n_steps": ENDLESS}, 3, "interrupt"),
-        ({"start": "pursuit", "n_steps": 5}, 7, "steps"),  # while refitting: the first fit is kept
-        ({"preset": "paper", "n_steps": ENDLESS}, 3, "interrupt"),
-    ],
-)
+@pytest.mark.parametrize("name", ["alone", "paper", "refit", "race"])
 def test_an_interrupted_fit_ends_with_a_model(
-    options: dict[str, object], at: int, stopped: str, tmp_path: Path
+    name: str, found: dict[str, dict[str, object]]
 ) -> None:
-    found = interrupted(tmp_path / "model", options, at=at)
-    assert found["interrupted"] and found["finite"] and found["restored"]
-    assert not found["quit"] and not found["asked"]
-    (message,) = found["told"]
+    result = found[name]
+    assert result["interrupted"] and result["finite"] and result["restored"]
+    assert not result["quit"] and not result["asked"]
+    (message,) = result["told"]
     assert message.startswith("fit: interrupted. Kept the best so far")
-    assert found["stopped"] == [stopped]
-    if "preset" not in options:
-        assert found["error"] < 0.1
+    if name != "paper":  # which has not learned anything in three steps
+        assert result["error"] < 0.1
 
 
-def test_an_interrupted_race_keeps_the_starts_that_were_fitted(tmp_path: Path) -> None:
-    found = interrupted(tmp_path / "model", {"n_steps": 2}, at=3)
-    assert found["interrupted"] and found["finite"]
-    assert set(found["names"]) <= {"pursuit: steady lines", "pursuit: drifting"}
+def test_a_model_tells_what_stopped_it(found: dict[str, dict[str, object]]) -> None:
+    assert found["alone"]["stopped"] == ["interrupt"]
+    assert found["refit"]["stopped"] == ["steps"]  # the first fit is kept, and was whole
 
 
-def test_a_second_interrupt_quits_at_once(tmp_path: Path) -> None:
-    options = {"start": "pursuit", "n_steps": ENDLESS}
-    found = interrupted(tmp_path / "model", options, signals=2)
-    assert found == {"quit": True, "restored": True, "asked": False, "told": []}
+def test_an_interrupted_race_keeps_the_starts_that_were_fitted(
+    found: dict[str, dict[str, object]],
+) -> None:
+    assert set(found["race"]["names"]) <= {"pursuit: steady lines", "pursuit: drifting"}
+
+
+def test_a_second_interrupt_quits_at_once(found: dict[str, dict[str, object]]) -> None:
+    assert found["twice"] == {"quit": True, "restored": True, "asked": False, "told": []}
 
 
 @pytest.fixture

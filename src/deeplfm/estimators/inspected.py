@@ -92,7 +92,7 @@ class Inspected:
             targets = check_targets(y, len(inputs), fewest_known=0)[order]
             seen = pd.DataFrame(targets.astype(np.float64), index=time, columns=names)
         fans = fans_of(self._posterior(inputs[order]), names)
-        return forecast_figure(time, fans, later=seen)
+        return forecast_figure(time, fans, later=seen, later_label="observations")
 
     def _inputs(self, X: Any) -> NDArray[Any]:
         raise NotImplementedError

@@ -104,6 +104,7 @@ def forecast_figure(
     training: pd.DataFrame | None = None,
     later: pd.DataFrame | None = None,
     *,
+    later_label: str = HELD_OUT,
     time_label: str = "time",
     units: Mapping[str, str] | None = None,
     since: Any = None,
@@ -119,6 +120,7 @@ def forecast_figure(
         training: values the model has seen, indexed by time in order, with a column for each output;
             NaN where missing. Other columns are left out, and outputs without a column have no points.
         later: values it has not seen, likewise.
+        later_label: what the legend calls these.
         time_label: of the horizontal axis; zone or unit are added to it.
         units: of the outputs that have one, by name.
         since: first time to show, to look at the end of a long series; everything if ``None``.
@@ -141,7 +143,7 @@ def forecast_figure(
             time,
             fan,
             training=column(training, name),
-            later={} if held_out is None else {HELD_OUT: held_out},
+            later={} if held_out is None else {later_label: held_out},
             since=since,
             axis=axis,
         )

@@ -125,8 +125,9 @@ def test_weights_shape_the_scale_of_the_targets() -> None:
 
 def test_a_constant_column_has_no_scale_even_where_its_mean_is_rounded() -> None:
     x, y = table()
-    x = np.column_stack([x, np.full(len(x), 0.1)])
+    x = np.ascontiguousarray(x.assign(depth=0.1))
     assert x.std(0)[2] > 0
     model = quick().fit(x, y.to_numpy())
     assert model.scaling_.x_scale[2] == 1
-    assert model.predict(x + [0, 0, 1e-9]) == pytest.approx(model.predict(x), abs=1e-6)
+    moved = x + np.array([0, 0, 1e-9])
+    assert model.predict(moved) == pytest.approx(model.predict(x), abs=1e-6)
