@@ -52,7 +52,7 @@ def recipes_for(
     if start != "race":
         return [single[start]()]
     if not is_series:
-        return [single["table"](), table_recipe(architecture, steps(1000), is_deep=False)]
+        return [single["table"](), table_recipe(architecture, steps(300), is_deep=False)]
     return [
         pursuit_recipe(architecture, "pursuit: steady lines", n_steps=steps(60)),
         pursuit_recipe(

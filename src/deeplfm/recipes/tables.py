@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import torch
@@ -17,9 +16,11 @@ from deeplfm.recipes.architecture import (
     model_config,
     new_model,
 )
-from deeplfm.starts.initial import set_noise, start_as_paper
+from deeplfm.starts.initial import set_noise, start_as_paper, start_fine
 from deeplfm.training import Phase, Rows, Schedule
 from deeplfm.training.race import Recipe
+
+_MOST_FEATURES = 500
 
 
 def paper_recipe(architecture: Architecture, n_steps: int) -> Recipe:
@@ -45,23 +46,22 @@ def paper_recipe(architecture: Architecture, n_steps: int) -> Recipe:
 
 
 def table_recipe(architecture: Architecture, n_steps: int = 1000, is_deep: bool = True) -> Recipe:
-    """For tables: a shallow path on the inputs, and beside it a deep one unless told otherwise."""
+    """For tables: a shallow path on the inputs, and beside it a deep one unless told otherwise.
+
+    Alone, the shallow path has as many features as the rows can carry: what a table hides between its
+    rows is mostly finer than a deep path of few units can draw.
+    """
     first = block_for(architecture, extras=("trend",))
     deep = block_for(architecture, n_forces=1)
-    shallow = BlockConfig("eq", "original", n_features=100, extras=("constant", "trend"))
     if not is_deep:
         architecture = replace(architecture, hidden=())
 
     def build(rows: Rows, seed: int) -> DeepLFM:
+        n_features = 100 if is_deep else min(_MOST_FEATURES, max(50, len(rows) // 20))
+        shallow = BlockConfig("eq", "original", n_features=n_features, extras=("constant", "trend"))
         output = (deep, shallow) if is_deep else (shallow,)
         model = deep_model(architecture, rows, seed, first, output)
-        features, frequencies = (
-            model.output_layer.blocks[-1].features,
-            model.output_layer.blocks[-1].frequencies,
-        )
-        with torch.no_grad():
-            features.log_lengthscale.fill_(0.5 * math.log(rows.x.shape[1]))
-            frequencies.reset(features)
+        start_fine(model.output_layer.blocks[-1])
         set_noise(model, torch.full((rows.y.shape[1],), 0.1))
         return model
 
@@ -69,6 +69,7 @@ def table_recipe(architecture: Architecture, n_steps: int = 1000, is_deep: bool 
         "collapsed",
         (Phase(n_steps),),
         batch_size=1000,
+        learning_rate=0.01 if is_deep else 0.03,
         final_rate_fraction=0.05,
         weight_decay=0.0,
         natural_rate=0.1,
