@@ -12,8 +12,9 @@ from deeplfm.cli.completion import complete_models
 
 COMMANDS = [
     *(["fit"], ["forecast"], ["impute"], ["evaluate"], ["forces"], ["plot"], ["info"]),
-    *(["data", "list"], ["data", "fetch"], ["doctor"], ["demo"]),
+    *(["data", "list"], ["data", "fetch"], ["doctor"], ["reproduce"], ["demo"]),
 ]
+TAKE_MINUTES = (["reproduce"], ["demo"])
 SLOW = {"torch", "gpytorch", "sklearn", "scipy", "matplotlib", "numpy", "pandas", "plotly"}
 
 
@@ -32,7 +33,9 @@ def test_every_command_has_examples(command, call, wide):
     assert 2 <= len(examples(command, call)) <= 3
 
 
-@pytest.mark.parametrize("command", COMMANDS[:-1], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [item for item in COMMANDS if item not in TAKE_MINUTES], ids=" ".join
+)
 def test_the_examples_of_the_help_work(command, place, call, wide, monkeypatch):
     monkeypatch.setenv("DEEPLFM_CACHE", str(place / "cache"))
     for line in examples(command, call):

@@ -11,7 +11,19 @@ from typing import Annotated
 import typer
 
 import deeplfm
-from deeplfm.cli import data, demo, doctor, evaluate, fit, forces, forecast, impute, info, plot
+from deeplfm.cli import (
+    data,
+    demo,
+    doctor,
+    evaluate,
+    fit,
+    forces,
+    forecast,
+    impute,
+    info,
+    plot,
+    reproduce,
+)
 from deeplfm.cli.grouping import add_command
 from deeplfm.cli.reporting import BAD_INPUT, INTERRUPTED, complain, usage_message
 from deeplfm.errors import DeepLFMError
@@ -26,6 +38,7 @@ add_command(app, evaluate.evaluate, examples=evaluate.EXAMPLES)
 add_command(app, forces.forces, examples=forces.EXAMPLES)
 add_command(app, plot.plot, examples=plot.EXAMPLES)
 add_command(app, info.info, examples=info.EXAMPLES)
+add_command(app, reproduce.reproduce, examples=reproduce.EXAMPLES)
 add_command(data_app, data.list_data, "list", examples=data.LIST_EXAMPLES)
 add_command(data_app, data.fetch_data, "fetch", examples=data.FETCH_EXAMPLES)
 app.add_typer(data_app, name="data", help="Data sets that are known by name.")

@@ -1,0 +1,44 @@
+"""How the scores of validation rows change while a model trains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from deeplfm.estimators.settings import DeepLFMSettings
+from deeplfm.experiments.declaration import Split
+from deeplfm.training import Rows, train
+
+VALIDATION = "validation"
+_N_POINTS = 20
+_START_ROWS = 10_000
+
+
+def validation_curve(model: Any, split: Split, seed: int) -> list[dict[str, float]]:
+    """Step, NMSE and MNLL along the training of a model's first recipe; nothing for other models.
+
+    The model is trained once more for it, in the same way but without a held-out part of its own.
+
+    Args:
+        model: a fitted estimator; those that are not made of our parts do not show their training.
+        split: a table whose part ``validation`` is scored.
+        seed: of the training.
+    """
+    model = getattr(model, "regressor_", model)  # of a comparator made of our parts
+    if not isinstance(model, DeepLFMSettings) or VALIDATION not in split.x_test:
+        return []
+    recipe, *_ = model._recipes(is_series=False)
+    rows = _rows(model, split.x_train, split.y_train)
+    start = rows.take(torch.arange(min(_START_ROWS, len(rows))))
+    validation = _rows(model, split.x_test[VALIDATION], split.y_test[VALIDATION])
+    every = max(1, recipe.schedule.n_steps // _N_POINTS)
+    schedule = replace(recipe.schedule, validate_every=every)
+    history = train(recipe.build(start, seed), rows, schedule, seed, validation)
+    return history.validation
+
+
+def _rows(model: DeepLFMSettings, x: Any, y: Any) -> Rows:
+    dtype = model._dtype()
+    return Rows(torch.tensor(x, dtype=dtype), torch.tensor(y, dtype=dtype))

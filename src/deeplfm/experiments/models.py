@@ -1,0 +1,102 @@
+"""Models of the experiments: our own with its settings, and comparators by their name.
+
+A comparator is looked for when it is built: one that is not there, or that lacks a part, is told of in
+the table and stops nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from typing import Any
+
+from deeplfm.errors import DeepLFMError
+from deeplfm.experiments.declaration import Entry
+
+_QUICK_OURS: dict[str, dict[str, Any]] = {
+    "series": {"start": "pursuit", "n_steps": 3},
+    "table": {"start": "table", "n_steps": 3, "n_features": 10},
+    "paper": {"n_steps": 2, "n_features": 10},
+}
+_QUICK_OTHERS: dict[str, Any] = {"n_steps": 3, "n_epochs": 2, "n_features": 10, "max_iter": 10}
+
+
+class NotAvailableError(DeepLFMError):
+    """A comparator is not there, or not with these settings."""
+
+
+def dlfm(kind: str, paper: str | None = None, label: str = "DLFM", **settings: Any) -> Entry:
+    """Our model with its defaults.
+
+    Args:
+        kind: of the data, "series" or "table".
+        paper: row of the paper's table.
+        label: in the table.
+        settings: other than the defaults.
+    """
+    return Entry(label, partial(_build_ours, kind, settings), paper)
+
+
+def paper_dlfm(
+    label: str = "DLFM (paper preset)", paper: str | None = "DLFM", **settings: Any
+) -> Entry:
+    """The paper's model letter by letter: one hidden layer of 3 units and 100 features, unless told."""
+    return Entry(label, partial(_build_ours, "paper", {"preset": "paper", **settings}), paper)
+
+
+def comparator(
+    name: str, paper: str | None = None, label: str | None = None, **settings: Any
+) -> Entry:
+    """A model of ``deeplfm.baselines``.
+
+    Args:
+        name: in the registry.
+        paper: row of the paper's table, if it has one.
+        label: in the table; by default the name.
+        settings: other than its defaults, which are the paper's.
+    """
+    return Entry(label or name, partial(_build_comparator, name, settings), paper)
+
+
+def deep_gp(name: str, paper: str | None = None, **settings: Any) -> tuple[Entry, Entry]:
+    """A deep Gaussian process as the paper trains it, and with the care that our own model has."""
+    careful = comparator(name, paper, f"{name} (default preset)", preset="default", **settings)
+    return comparator(name, paper, **settings), careful
+
+
+def comparators(*names: str) -> tuple[Entry, ...]:
+    """Models that the paper's table does not have."""
+    return tuple(comparator(name) for name in names)
+
+
+def _build_ours(
+    kind: str, settings: dict[str, Any], *, seed: int, is_quick: bool, budget: float | None
+) -> Any:
+    from deeplfm.estimators import DeepLFMRegressor
+
+    chosen = settings | (_QUICK_OURS[kind] if is_quick else {})
+    return DeepLFMRegressor(**chosen, time_limit=budget, random_state=seed, progress=False)
+
+
+def _build_comparator(
+    name: str, settings: dict[str, Any], *, seed: int, is_quick: bool, budget: float | None
+) -> Any:
+    from deeplfm import baselines
+
+    registry: dict[str, Any] = getattr(baselines, "BASELINES", {})
+    try:
+        kind = registry[name]  # imports it
+    except KeyError:
+        raise NotAvailableError(
+            f"no comparator is named {name!r}. Known: {', '.join(registry) or 'none'}."
+        ) from None
+    except ImportError as error:
+        raise NotAvailableError(f"{name} cannot be imported: {error}.") from error
+    accepted = inspect.signature(kind).parameters
+    takes_all = any(item.kind is item.VAR_KEYWORD for item in accepted.values())
+    missing = [key for key in settings if key not in accepted and not takes_all]
+    if missing:
+        raise NotAvailableError(f"{name} has no setting {', '.join(missing)}.")
+    wishes = {"random_state": seed, "time_limit": budget, "progress": False}
+    wishes |= _QUICK_OTHERS if is_quick else {}
+    return kind(**settings | {key: value for key, value in wishes.items() if key in accepted})

@@ -1,0 +1,1 @@
+"""The paper's experiments, declared: one module for each kind of data."""

@@ -1,0 +1,198 @@
+"""Runs the tasks of an experiment, several at a time, and goes on where it was stopped.
+
+Every finished task is a file, so that whatever ends the process costs only the tasks under way. Each
+process computes with one thread: as many processes as cores, and no core has two.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from joblib import (
+    Parallel,
+    cpu_count,
+    delayed,
+    parallel_config,
+)
+
+from deeplfm.experiments.declaration import Experiment
+from deeplfm.experiments.tasks import FAILED, Record, Task, is_settled, keep, kept, run_task
+
+TASKS = "tasks"
+_ENDED = "its process was ended from outside, most likely for lack of memory; try again with fewer --jobs"
+
+Report = Callable[[Record, int, int], None]
+
+
+def plan(
+    experiment: Experiment,
+    n_seeds: int | None = None,
+    is_quick: bool = False,
+    budget: float | None = None,
+) -> list[Task]:
+    """All tasks, seed by seed, so that there is a whole table as soon as the first seed is done.
+
+    Args:
+        experiment: what to do.
+        n_seeds: 0, 1, ... up to this number; by default the experiment's own.
+        is_quick: train so little that it is only a look.
+        budget: seconds for each fit, where the model takes a limit.
+    """
+    return [
+        Task(case, entry, seed, is_quick, budget, seed == 0 and entry.label in experiment.drawn)
+        for seed in range(experiment.n_seeds if n_seeds is None else n_seeds)
+        for case in experiment.cases
+        for entry in experiment.models
+    ]
+
+
+def run(
+    tasks: list[Task],
+    folder: Path,
+    n_jobs: int | None = None,
+    retry: bool = False,
+    report: Report | None = None,
+) -> None:
+    """Do what is not done yet.
+
+    Args:
+        tasks: as :func:`plan` makes them.
+        folder: of the results.
+        n_jobs: processes; by default one for each core.
+        retry: do again what failed.
+        report: told of each finished task: its record, how many are done, and of how many.
+    """
+    place = folder / TASKS
+    place.mkdir(parents=True, exist_ok=True)
+    for marker in place.glob("*.running"):  # of a run that was ended
+        marker.unlink()
+    left = [task for task in tasks if not is_settled(task, place, retry)]
+    for case in {task.case.name: task.case for task in left}.values():
+        case.load(0)  # data that cannot be had are told of before anything is computed
+    n_done = len(tasks) - len(left)
+    for record in _finished(left, place, min(n_jobs or cpu_count(), max(1, len(left)))):
+        n_done += 1
+        if report is not None:
+            report(record, n_done, len(tasks))
+
+
+def records(tasks: list[Task], folder: Path) -> list[Record]:
+    """What is known of these tasks by now."""
+    found = (kept(task, folder / TASKS) for task in tasks)
+    return [record for record in found if record is not None]
+
+
+def _finished(tasks: list[Task], place: Path, n_jobs: int) -> Iterator[Record]:
+    if n_jobs == 1:
+        with _whole_interrupts():
+            yield from (_watched(task, place, os.getpid()) for task in tasks)
+        return
+    left = {task.name: task for task in tasks}
+    while left:
+        try:
+            for record in _together(list(left.values()), place, n_jobs):
+                del left[record.pop("name")]
+                yield record
+        except BrokenProcessPool:
+            # One of those under way took the whole pool with it. Each of them gets a pool of its own.
+            suspects = [task for name, task in left.items() if _marker(task, place).exists()]
+            for task in suspects or list(left.values()):
+                _marker(task, place).unlink(missing_ok=True)
+                del left[task.name]
+                yield _alone(task, place)
+            left = {name: task for name, task in left.items() if not is_settled(task, place)}
+
+
+def _together(tasks: list[Task], place: Path, n_jobs: int) -> Iterator[Record]:
+    with parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=1):
+        pool = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=n_jobs)
+        yield from pool(delayed(_named)(task, place, os.getpid()) for task in tasks)
+
+
+def _alone(task: Task, place: Path) -> Record:
+    try:
+        (record,) = _together([task], place, 2)
+    except BrokenProcessPool:
+        _marker(task, place).unlink(missing_ok=True)
+        nothing: Record = {"rows": [], "seconds": {}, "warnings": []}
+        return keep(task.identity() | {"status": FAILED, "reason": _ENDED} | nothing, task, place)
+    del record["name"]
+    return record
+
+
+def _named(task: Task, place: Path, parent: int) -> Record:
+    return _watched(task, place, parent) | {"name": task.name}
+
+
+def _watched(task: Task, place: Path, parent: int) -> Record:
+    """Run a task in this process, with one thread and a mark that it is under way."""
+    from threadpoolctl import threadpool_limits
+
+    if os.getpid() != parent:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+        _end_with(parent)
+    marker = _marker(task, place)
+    marker.touch()
+    try:
+        with threadpool_limits(1), _one_torch_thread():
+            return run_task(task, place)
+    finally:
+        marker.unlink(missing_ok=True)
+
+
+def _marker(task: Task, place: Path) -> Path:
+    return place / f"{task.name}.running"
+
+
+@contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _whole_interrupts() -> Iterator[None]:
+    """Let Ctrl-C end the fit at once: half a fit, which an estimator would keep, is no result."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+_watching: set[int] = set()
+
+
+def _end_with(parent: int) -> None:
+    """End this process soon after its parent, which may be killed in a way that it cannot tell of."""
+    if parent in _watching or os.getppid() != parent:
+        return
+    _watching.add(parent)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

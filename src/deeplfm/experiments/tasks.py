@@ -1,0 +1,234 @@
+"""One task: one model on one case with one seed, and the file that keeps what came of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deeplfm.experiments.curves import validation_curve
+from deeplfm.experiments.declaration import Case, Entry, Split
+from deeplfm.experiments.models import NotAvailableError
+from deeplfm.experiments.scores import plain, score, write_document
+from deeplfm.files import write_whole
+from deeplfm.versions import versions
+
+DONE, FAILED, NOT_AVAILABLE = "done", "failed", "not available"
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to do.
+
+    Attributes:
+        case: the data.
+        entry: the model.
+        seed: of both.
+        is_quick: train so little that it is only a look.
+        budget: seconds for the fit, where the model takes a limit.
+        is_drawn: keep what a figure needs: the prediction of a whole series, or how the scores of a
+            table's validation rows changed in training.
+    """
+
+    case: Case
+    entry: Entry
+    seed: int
+    is_quick: bool = False
+    budget: float | None = None
+    is_drawn: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its files are called so."""
+        return "--".join(map(_slug, (self.case.name, self.entry.label, f"seed-{self.seed}")))
+
+    def build(self) -> Any:
+        """The estimator, not fitted."""
+        return self.entry.build(seed=self.seed, is_quick=self.is_quick, budget=self.budget)
+
+    def identity(self) -> Record:
+        """What must be the same for an old result to stand for a new one."""
+        identity = {
+            "case": self.case.name,
+            "model": self.entry.label,
+            "seed": self.seed,
+            "quick": self.is_quick,
+            "budget": self.budget,
+            "data": _digest(self.case, self.seed),
+        }
+        try:
+            model = self.build()
+            settings = {"class": type(model).__name__, **model.get_params()}
+        except Exception:  # what is wrong with it is told when it runs
+            settings = {}
+        return identity | {"settings": plain(settings)}
+
+
+def run_task(task: Task, folder: Path) -> Record:
+    """Fit, predict, score, and write the record; an error of the model is part of it.
+
+    Args:
+        task: what to do.
+        folder: where the record goes, as ``<name>.json``.
+    """
+    record = task.identity() | {"status": DONE, "reason": None, "rows": [], "seconds": {}}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            record |= _results(task, folder)
+        except Exception as error:  # one model must not stop the others
+            is_missing = isinstance(error, NotAvailableError | ImportError)
+            record["status"] = NOT_AVAILABLE if is_missing else FAILED
+            record["reason"] = f"{type(error).__name__}: {error}"
+            record["traceback"] = traceback.format_exc().splitlines()
+    record["warnings"] = sorted({f"{item.category.__name__}: {item.message}" for item in caught})
+    return keep(record, task, folder)
+
+
+def keep(record: Record, task: Task, folder: Path) -> Record:
+    """Write a record, whole; the task has then been done."""
+    whole = plain(
+        record
+        | {"versions": versions(), "finished": datetime.now(UTC).isoformat(timespec="seconds")}
+    )
+    write_document(folder / f"{task.name}.json", whole)
+    return whole
+
+
+def kept(task: Task, folder: Path) -> Record | None:
+    """The record of this very task, if there is one."""
+    try:
+        record = json.loads((folder / f"{task.name}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    identity = task.identity()
+    return record if {key: record.get(key) for key in identity} == identity else None
+
+
+def is_settled(task: Task, folder: Path, retry: bool = False) -> bool:
+    """Whether there is nothing left to do; what failed is done again only where asked."""
+    record = kept(task, folder)
+    if record is None or record["status"] == NOT_AVAILABLE:
+        return False
+    if record["status"] == FAILED:
+        return not retry
+    return not task.is_drawn or "curve" in record or drawing(task, folder) is not None
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """Prediction of all rows of a series, by output in the last dimension.
+
+    Attributes:
+        mean: expected values.
+        low: lower ends of the intervals, by their coverage.
+        high: upper ends.
+    """
+
+    mean: np.ndarray
+    low: dict[float, np.ndarray]
+    high: dict[float, np.ndarray]
+
+
+def drawing(task: Task, folder: Path) -> Drawing | None:
+    """The prediction that a task has kept, if it has."""
+    try:
+        with np.load(folder / f"{task.name}.npz", allow_pickle=False) as arrays:
+            low, high = (
+                dict(zip(arrays["coverage"].tolist(), arrays[end], strict=True))
+                for end in ("low", "high")
+            )
+            return Drawing(arrays["mean"], low, high)
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+@lru_cache(maxsize=2)
+def _split(case: Case, seed: int) -> Split:
+    return case.load(seed)
+
+
+@cache
+def _digest(case: Case, seed: int) -> str:
+    """Tells whether a result is of the same rows."""
+    split = _split(case, seed)
+    arrays = [split.x_train, split.y_train, *split.x_test.values(), *split.y_test.values()]
+    return hashlib.sha256(b"".join(map(np.ndarray.tobytes, arrays))).hexdigest()[:16]
+
+
+def _results(task: Task, folder: Path) -> Record:
+    model = task.build()
+    split = _split(task.case, task.seed)
+    split = split.shortened() if task.is_quick else split
+    seconds: dict[str, float] = {}
+    with _clock(seconds, "fit"):
+        model.fit(split.x_train, split.y_train)
+    if getattr(getattr(model, "report_", None), "interrupted", False):
+        raise KeyboardInterrupt  # half a fit is no result
+    with _clock(seconds, "predict"):
+        posteriors = {part: model.posterior(x) for part, x in split.x_test.items()}
+    rows = [row for part in posteriors for row in _scores(task, split, part, posteriors[part])]
+    results: Record = {"rows": rows, "seconds": seconds}
+    if task.is_drawn and split.is_series:
+        _draw(model.posterior(split.time[:, None]), folder / f"{task.name}.npz")
+    elif task.is_drawn:
+        results["curve"] = validation_curve(model, split, task.seed)
+    return results
+
+
+def _scores(task: Task, split: Split, part: str, posterior: Any) -> list[Record]:
+    import torch
+
+    target = torch.tensor(split.y_test[part], dtype=torch.float64)
+    label, names = task.entry.label, split.outputs
+    rows = score(
+        posterior, target, model=label, split=part, seed=task.seed, seconds=0.0, outputs=names
+    )
+    kept_scores = [asdict(row) for row in rows]
+    for row in kept_scores:
+        del row["model"], row["seed"], row["seconds"]  # the record has them
+        if split.is_noise_free:
+            row |= {"mnll": None, "coverage95": None}
+    return kept_scores
+
+
+def _draw(posterior: Any, path: Path) -> None:
+    from deeplfm.plots import COVERAGES
+
+    ends = [posterior.interval(coverage) for coverage in COVERAGES]
+    arrays: dict[str, Any] = {
+        "mean": posterior.mean.numpy(force=True),
+        "coverage": np.array(COVERAGES),
+        "low": np.stack([low.numpy(force=True) for low, _ in ends]),
+        "high": np.stack([high.numpy(force=True) for _, high in ends]),
+    }
+    write_whole(path, partial(_save_arrays, arrays))
+
+
+def _save_arrays(arrays: dict[str, Any], path: Path) -> None:
+    with path.open("wb") as file:  # a name without .npz would get one
+        np.savez_compressed(file, **arrays)
+
+
+@contextmanager
+def _clock(seconds: dict[str, float], name: str) -> Iterator[None]:
+    started = time.monotonic()
+    yield
+    seconds[name] = round(time.monotonic() - started, 3)
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9=]+", "-", text.lower()).strip("-")

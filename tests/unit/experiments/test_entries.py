@@ -1,0 +1,75 @@
+"""Models of the experiments: settings, quick looks, and comparators that are not there."""
+
+import pytest
+
+from deeplfm import baselines
+from deeplfm.experiments.models import NotAvailableError, comparator, deep_gp, dlfm, paper_dlfm
+
+
+class Trees:
+    def __init__(self, depth=3, n_steps=100, random_state=0, time_limit=None):
+        self.depth, self.n_steps = depth, n_steps
+        self.random_state, self.time_limit = random_state, time_limit
+
+
+class Plain:
+    pass
+
+
+class Broken(dict):
+    def __getitem__(self, name):
+        raise ImportError("no module named forest")
+
+
+def build(entry, is_quick=False):
+    return entry.build(seed=5, is_quick=is_quick, budget=9.0)
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    monkeypatch.setattr(baselines, "BASELINES", {"trees": Trees, "plain": Plain}, raising=False)
+
+
+def test_a_comparator_is_given_what_it_takes(registry):
+    made = build(comparator("trees", depth=7))
+    assert vars(made) == {"depth": 7, "n_steps": 100, "random_state": 5, "time_limit": 9.0}
+    assert isinstance(build(comparator("plain")), Plain)
+    assert build(comparator("trees"), is_quick=True).n_steps < 10
+
+
+def test_what_is_not_there_is_told_when_it_is_built(registry, monkeypatch):
+    entries = [comparator("moss"), comparator("plain", depth=2)]
+    with pytest.raises(NotAvailableError, match=r"named 'moss'\. Known: trees, plain"):
+        build(entries[0])
+    with pytest.raises(NotAvailableError, match="plain has no setting depth"):
+        build(entries[1])
+    monkeypatch.setattr(baselines, "BASELINES", Broken(trees=None))
+    with pytest.raises(NotAvailableError, match="trees cannot be imported: no module named forest"):
+        build(comparator("trees"))
+
+
+def test_a_deep_gp_comes_as_the_paper_trains_it_and_with_our_care(registry, monkeypatch):
+    class Deep(Plain):
+        def __init__(self, preset="paper", hidden=(3,)):
+            self.preset, self.hidden = preset, hidden
+
+    monkeypatch.setitem(baselines.BASELINES, "deep", Deep)
+    entries = deep_gp("deep", "D", hidden=(3, 3))
+    assert [entry.label for entry in entries] == ["deep", "deep (default preset)"]
+    assert [build(entry).preset for entry in entries] == ["paper", "default"]
+    assert {build(entry).hidden for entry in entries} == {(3, 3)}
+
+
+def test_ours_are_the_defaults_unless_told():
+    model = build(dlfm("series"))
+    changed = {name for name, value in model.get_params().items() if value is not None}
+    assert (model.preset, model.start, model.n_steps, model.hidden) == ("default", None, None, (3,))
+    assert "time_limit" in changed and model.time_limit == 9.0
+    paper = build(paper_dlfm(n_forces=2, n_features=50))
+    assert (paper.preset, paper.n_forces, paper.n_features) == ("paper", 2, 50)
+
+
+@pytest.mark.parametrize("kind", ["series", "table"])
+def test_a_quick_look_trains_a_few_steps(kind):
+    assert build(dlfm(kind), is_quick=True).n_steps <= 5
+    assert build(paper_dlfm(n_features=50), is_quick=True).n_features == 10
