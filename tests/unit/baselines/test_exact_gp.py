@@ -150,7 +150,11 @@ def test_same_seed_same_fit(fitted):
 
 
 def test_parameters_are_those_of_a_scikit_learn_estimator():
-    assert ExactGP(n_steps=3).get_params() == {"n_steps": 3, "random_state": 0}
+    assert ExactGP(n_steps=3).get_params() == {
+        "n_steps": 3,
+        "time_limit": None,
+        "random_state": 0,
+    }
 
 
 @pytest.mark.parametrize(
@@ -171,12 +175,12 @@ def test_bad_data_are_refused(x, y, message):
 def test_bad_rows_to_predict_are_refused(fitted):
     with pytest.raises(NotFittedError):
         ExactGP().posterior(X)
-    for rows in (np.hstack([X, X]), X * np.nan):
-        with pytest.raises(InputError, match="X: "):
+    for rows, message in (np.hstack([X, X]), "X has 2 features"), (X * np.nan, "X: 40 values"):
+        with pytest.raises(InputError, match=message):
             fitted.posterior(rows)
 
 
 def test_failure_of_every_start_is_reported(monkeypatch):
-    monkeypatch.setattr("deeplfm.baselines.exact_gp._maximise", lambda model, n: float("nan"))
-    with pytest.raises(TrainingDivergedError, match="starting lengthscale"):
+    monkeypatch.setattr("deeplfm.baselines.evidence.minimise", lambda *_: float("nan"))
+    with pytest.raises(TrainingDivergedError, match=r"ExactGP.fit: .* any of 4 starts"):
         ExactGP().fit(X, Y)

@@ -1,0 +1,174 @@
+r"""Gaussian processes held to a differential equation whose parameters are not known."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from deeplfm.baselines.base import Baseline
+from deeplfm.baselines.densities import of_functions
+from deeplfm.baselines.gradient_matching import Matching, StateGP
+from deeplfm.baselines.systems import SYSTEMS, System, follow, interpolate
+from deeplfm.errors import ConfigError, InputError, TrainingDivergedError
+from deeplfm.predictive import Predictive
+from deeplfm.randomness import generator_for
+
+_N_NOISE = 3  # rounds of learning the noise
+
+
+class ConstrainedGP(Baseline):
+    r"""C-DGP: states x_d ~ GP observed with noise, given that their derivatives are f_d(x, θ).
+
+    The derivative of a Gaussian process is jointly Gaussian with it: ẋ | x ~ N(M x, K). On a grid of
+    times the constraint ẋ = f(x, θ) has that density, so that
+
+        −log p(x, θ | y) = ½ Σ_d { |f_d(x, θ) − M x|²_{K⁻¹} + |y − x|²/σ_d² } + prior of θ,
+
+    with a flat prior of x and Matérn-5/2 kernels whose hyper-parameters maximise the marginal
+    likelihood of each state. States and parameters are found together by damped Gauss–Newton steps,
+    and have the Gaussian posterior (Laplace) of its last matrix. A prediction is a set of draws:
+    between grid times the cubic that state and derivative ask for, beyond them the solution of the
+    equation. Lorenzi and Filippone (2018) have a deep process and variational inference in its place.
+
+    Args:
+        system: "fitzhugh-nagumo" or "lotka-volterra"; targets are its states, in this order.
+        n_grid: the constraint holds at training times, and between them where a step is longer than
+            one in so many of the record.
+        n_draws: functions in a prediction.
+        n_steps: most Gauss–Newton steps.
+        random_state: seed of the draws.
+
+    Attributes:
+        parameters_: posterior mean and standard deviation of each parameter, by name.
+    """
+
+    is_series: ClassVar[bool] = True
+    most_rows = 2000
+    counts: ClassVar[tuple[str, ...]] = ("n_grid", "n_draws", "n_steps")
+
+    def __init__(
+        self,
+        system: str = "fitzhugh-nagumo",
+        n_grid: int = 200,
+        n_draws: int = 100,
+        n_steps: int = 100,
+        random_state: int = 0,
+    ) -> None:
+        self.system = system
+        self.n_grid = n_grid
+        self.n_draws = n_draws
+        self.n_steps = n_steps
+        self.random_state = random_state
+
+    def _fit(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> None:
+        system = self._scaled_system(y.shape[1])
+        time, row = _grid(x[:, 0], self.n_grid)
+        values = torch.full((len(time), y.shape[1]), torch.nan, dtype=y.dtype)
+        values[row] = y
+        priors = [StateGP.fitted(x[:, 0], column) for column in y.T]
+        problem = Matching(system, time, values, priors)
+        states = torch.stack([prior.smoothed(time) for prior in priors], 1)
+        parameters = problem.match(states, system.start, self.n_steps)
+        for _ in range(_N_NOISE):
+            states, parameters, covariance = problem.solve(states, parameters, self.n_steps)
+            problem.learn_noise(states, covariance)
+        self._keep(system, time, problem.noise, states, parameters, covariance)
+
+    def _scaled_system(self, n_outputs: int) -> System:
+        if self.system not in SYSTEMS:
+            raise ConfigError(
+                f"system: {self.system!r} is not known. Choose one of {', '.join(SYSTEMS)}."
+            )
+        system = SYSTEMS[self.system]
+        if n_outputs != system.n_states:
+            raise InputError(
+                f"y: {n_outputs} columns, but {self.system} has {system.n_states} states. Give one "
+                "column for each; a state that is seen nowhere cannot be left out."
+            )
+        scaling = self.scaling_
+        shift, scale = torch.as_tensor(scaling.y_shift), torch.as_tensor(scaling.y_scale)
+        return system.scaled(shift, scale, float(scaling.x_scale[0]))
+
+    def _keep(
+        self,
+        system: System,
+        grid: Float[Tensor, " N"],
+        noise: Float[Tensor, " D"],
+        states: Float[Tensor, "N D"],
+        parameters: Float[Tensor, " R"],
+        covariance: Float[Tensor, "U U"],
+    ) -> None:
+        """Draws of the posterior, for prediction, and what it says of the parameters."""
+        generator = generator_for(self.random_state, "draw")
+        normal = torch.randn(self.n_draws, len(covariance), generator=generator, dtype=states.dtype)
+        offset = normal @ torch.linalg.cholesky(covariance).mT
+        n_parameters = len(parameters)
+        drawn = offset[:, :-n_parameters].reshape(self.n_draws, -1, len(states)).mT  # C N D
+        self.grid_, self.noise_variance_ = grid, noise
+        self.states_ = states + drawn
+        self.parameter_draws_ = parameters + offset[:, -n_parameters:]
+        self.parameters_ = pd.DataFrame(
+            {
+                "mean": parameters.numpy(),
+                "std": covariance.diagonal()[-n_parameters:].sqrt().numpy(),
+            },
+            index=pd.Index(system.parameters, name="parameter"),
+        )
+
+    def parameter_interval(self, coverage: float = 0.95) -> pd.DataFrame:
+        """Central interval of each parameter of the equation."""
+        check_is_fitted(self)
+        if not 0 < coverage < 1:
+            raise InputError(
+                f"parameter_interval: coverage must lie strictly between 0 and 1, found {coverage}."
+            )
+        reach = math.sqrt(2) * torch.special.erfinv(torch.tensor(coverage)).item()
+        mean, std = self.parameters_["mean"], self.parameters_["std"]
+        return pd.DataFrame({"low": mean - reach * std, "high": mean + reach * std})
+
+    def _predict(self, x: Float[Tensor, "N P"]) -> Predictive:
+        system = self._scaled_system(self.states_.shape[-1])
+        time, order = torch.unique(x[:, 0], return_inverse=True)
+        rates = system.rate(self.states_, self.parameter_draws_[:, None])
+        grid, states = self.grid_, self.states_
+        step = float((grid[-1] - grid[0]) / (len(grid) - 1))
+        before, after = time < grid[0], time > grid[-1]
+        parts = [
+            follow(
+                system, states[:, 0], self.parameter_draws_, grid[0], time[before].flip(0), step
+            ),
+            interpolate(grid, states, rates, time[~before & ~after]),
+            follow(system, states[:, -1], self.parameter_draws_, grid[-1], time[after], step),
+        ]
+        paths = torch.cat([parts[0].flip(1), *parts[1:]], 1)
+        sane = paths.isfinite().all(-1).all(-1)  # an equation may run away with unlikely parameters
+        if not sane.any():
+            raise TrainingDivergedError(
+                f"ConstrainedGP.predict: all {self.n_draws} solutions of the equation run away before "
+                "the last row. Predict nearer to the training rows."
+            )
+        paths = paths[sane][:, order]
+        return of_functions(paths, self.noise_variance_.expand(paths.shape[1:]))
+
+
+def _grid(time: Float[Tensor, " N"], n_grid: int) -> tuple[Float[Tensor, " G"], Int[Tensor, " N"]]:
+    """Training times, with others where a step would be too long, and where the rows are in it."""
+    width = time.diff()
+    if len(time) < 3 or bool((width <= 0).any()):
+        raise InputError(
+            f"X: {len(time)} rows with {int((width <= 0).sum())} times given twice, but a derivative "
+            "needs distinct times, and three at least. Average rows of the same time."
+        )
+    parts = (width * n_grid * (1 - 1e-9)).ceil().long().clamp_min(1).tolist()
+    pieces = [
+        left + step * torch.arange(n, dtype=time.dtype) / n
+        for left, step, n in zip(time[:-1], width, parts, strict=True)
+    ]
+    row = torch.tensor([0, *parts]).cumsum(0)
+    return torch.cat([*pieces, time[-1:]]), row

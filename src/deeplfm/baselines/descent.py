@@ -1,0 +1,72 @@
+"""Stochastic gradient descent on batches of rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from deeplfm.errors import TrainingDivergedError
+from deeplfm.randomness import generator_for
+
+_FINAL_RATE = 0.05  # of the first
+
+
+def descend(
+    parameters: Iterable[nn.Parameter],
+    loss: Callable[[Tensor], Tensor],
+    n_rows: int,
+    *,
+    n_steps: int,
+    batch_size: int,
+    learning_rate: float,
+    seed: int,
+    owner: str,
+    time_limit: float | None = None,
+    every: Callable[[int], None] = lambda _: None,
+) -> float:
+    """AdamW whose rate falls in a straight line; returns the mean loss of the last tenth.
+
+    Args:
+        parameters: what to learn.
+        loss: of a batch, given as the numbers of its rows.
+        n_rows: number of rows.
+        n_steps: number of steps.
+        batch_size: rows in each step.
+        learning_rate: of the first step.
+        seed: of the order of the rows.
+        owner: whose fit it is.
+        time_limit: seconds, after which it stops.
+        every: called with the number of steps done, after each.
+    """
+    deadline = None if time_limit is None else time.monotonic() + time_limit
+    optimiser = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=0.0)
+    rate = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, _FINAL_RATE, n_steps)
+    losses: list[float] = []
+    for step, batch in zip(range(1, n_steps + 1), _batches(n_rows, batch_size, seed), strict=False):
+        optimiser.zero_grad()
+        value = loss(batch)
+        if not value.isfinite():
+            raise TrainingDivergedError(
+                f"{owner}.fit: the loss became {value.item()} at step {step}. Check the data for "
+                "extreme values."
+            )
+        value.backward()
+        optimiser.step()
+        rate.step()
+        losses.append(value.item())
+        every(step)
+        if deadline is not None and time.monotonic() > deadline:
+            break
+    last = losses[-(-len(losses) * 9 // 10) :] or losses[-1:]
+    return sum(last) / len(last)
+
+
+def _batches(n_rows: int, batch_size: int, seed: int) -> Iterator[Tensor]:
+    epoch = 0
+    while True:
+        order = torch.randperm(n_rows, generator=generator_for(seed, "epoch", epoch))
+        yield from order.split(batch_size)
+        epoch += 1

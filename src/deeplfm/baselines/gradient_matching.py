@@ -1,0 +1,205 @@
+r"""States on a grid and parameters of an equation, from noisy values and the GP of the derivative."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from deeplfm.baselines.evidence import fit_from
+from deeplfm.baselines.systems import System
+from deeplfm.errors import TrainingDivergedError
+
+_LENGTHSCALES = (0.02, 0.1, 0.4)  # over a record of length 1, to start from
+_NOISE_VARIANCE, _LEAST_NOISE = 0.1, 1e-6
+_JITTER = 1e-7  # of a variance
+_PARAMETER_STD = 10.0  # of the prior of each parameter, about 0
+_FLAT = 1e-7  # relative fall of the objective that ends a search
+_MOST_DAMPING = 1e10
+
+
+class StateGP(nn.Module):
+    """Matérn-5/2 process of one state, with the process of its derivative."""
+
+    seen: tuple[Tensor, Tensor]
+
+    def __init__(self, lengthscale: float) -> None:
+        super().__init__()
+        self.log_lengthscale = nn.Parameter(torch.tensor(math.log(lengthscale)).double())
+        self.log_variance = nn.Parameter(torch.zeros((), dtype=torch.float64))
+        self.log_noise = nn.Parameter(torch.tensor(math.log(_NOISE_VARIANCE)).double())
+
+    @classmethod
+    def fitted(
+        cls, time: Float[Tensor, " N"], values: Float[Tensor, " N"], n_steps: int = 30
+    ) -> StateGP:
+        """Hyper-parameters that make the known values most likely."""
+        known = ~values.isnan()
+        process = fit_from(
+            [cls(size) for size in _LENGTHSCALES],
+            lambda process: process._loss(time[known], values[known]),
+            n_steps,
+            "ConstrainedGP",
+        )
+        process.seen = time[known], values[known]
+        return process.requires_grad_(False)
+
+    @property
+    def noise(self) -> Float[Tensor, ""]:
+        """Variance of the observation noise."""
+        return self.log_noise.exp() + _LEAST_NOISE
+
+    def covariances(
+        self, first: Float[Tensor, " A"], second: Float[Tensor, " B"]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Of values with values, derivatives with values, and derivatives with derivatives."""
+        rate = math.sqrt(5) / self.log_lengthscale.exp()
+        lag = first[:, None] - second
+        far = rate * lag.abs()
+        fall = self.log_variance.exp() * torch.exp(-far)
+        values = fall * (1 + far + far.square() / 3)
+        cross = -fall * rate.square() / 3 * lag * (1 + far)
+        return values, cross, fall * rate.square() / 3 * (1 + far - far.square())
+
+    def smoothed(self, time: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
+        """Posterior mean of the state."""
+        seen, values = self.seen
+        weight = torch.cholesky_solve(values[:, None], self._factor(seen))[:, 0]
+        return self.covariances(time, seen)[0] @ weight
+
+    def _factor(self, time: Tensor) -> Tensor:
+        gram, *_ = self.covariances(time, time)
+        return torch.linalg.cholesky(gram + self.noise * torch.eye(len(time), dtype=time.dtype))
+
+    def _loss(self, time: Tensor, values: Tensor) -> Tensor:
+        factor = self._factor(time)
+        white = torch.linalg.solve_triangular(factor, values[:, None], upper=False)
+        return 0.5 * white.square().mean() + factor.diagonal().log().mean()
+
+
+class Matching:
+    r"""−log p(x, θ | y) up to a constant, as a sum of squares, and its minimum.
+
+    The states have a flat prior. Their Gaussian process prior prefers the smoother solutions of the
+    equation, which moves the parameters by many of their standard deviations; with none, they agree
+    with least squares on the solutions themselves.
+
+    Args:
+        system: the equation, in the units of the values.
+        time: grid on which it holds.
+        values: observations on the grid; NaN where there are none.
+        processes: prior of each state.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        time: Float[Tensor, " N"],
+        values: Float[Tensor, "N D"],
+        processes: list[StateGP],
+    ) -> None:
+        self.system, self.values, self.known = system, values.nan_to_num(0.0), ~values.isnan()
+        self.noise = torch.stack([process.noise for process in processes])
+        self.map, self.precision = [], []  # M and K⁻¹ of each state
+        eye = torch.eye(len(time), dtype=time.dtype)
+        for process in processes:
+            state, cross, slope = process.covariances(time, time)
+            self.map.append(torch.linalg.solve(state + _JITTER * state[0, 0] * eye, cross.mT).mT)
+            rest = slope - self.map[-1] @ cross.mT + _JITTER * slope[0, 0] * eye
+            self.precision.append(torch.linalg.inv((rest + rest.mT) / 2))
+
+    def match(
+        self, states: Float[Tensor, "N D"], parameters: Float[Tensor, " R"], n_steps: int
+    ) -> Float[Tensor, " R"]:
+        """Parameters that fit best to states that stay as they are."""
+        return self._descend(states, parameters, n_steps, are_states_known=True)[1]
+
+    def solve(
+        self, states: Float[Tensor, "N D"], parameters: Float[Tensor, " R"], n_steps: int
+    ) -> tuple[Tensor, Tensor, Float[Tensor, "U U"]]:
+        """States, parameters, and the covariance of both: states one after another, then parameters."""
+        states, parameters = self._descend(states, parameters, n_steps)
+        matrix, _ = self._normal_equations(states, parameters)
+        return states, parameters, torch.linalg.inv(matrix)
+
+    def learn_noise(self, states: Float[Tensor, "N D"], covariance: Float[Tensor, "U U"]) -> None:
+        """Variance of each state's noise: the expected square of what is left."""
+        doubt = covariance.diagonal()[: states.numel()].reshape(states.shape[1], -1).mT
+        square = ((self.values - states).square() + doubt) * self.known
+        self.noise = (square.sum(0) / self.known.sum(0)).clamp_min(_LEAST_NOISE)
+
+    def _descend(
+        self, states: Tensor, parameters: Tensor, n_steps: int, are_states_known: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Damped Gauss–Newton steps (Levenberg and Marquardt)."""
+        n_fixed = states.numel() if are_states_known else 0
+        value, damping = self._objective(states, parameters), 1e-3
+        for _ in range(n_steps):
+            matrix, gradient = self._normal_equations(states, parameters)
+            matrix, gradient = matrix[n_fixed:, n_fixed:], gradient[n_fixed:]
+            while damping < _MOST_DAMPING:
+                damped = matrix + damping * matrix.diagonal().diag()
+                step = torch.zeros(states.numel() + len(parameters), dtype=states.dtype)
+                step[n_fixed:] = -torch.linalg.solve(damped, gradient)
+                moved = states + step[: states.numel()].reshape(states.shape[1], -1).mT
+                turned = parameters + step[states.numel() :]
+                new_value = self._objective(moved, turned)
+                if new_value < value:
+                    break
+                damping *= 4
+            else:
+                break
+            fall = float((value - new_value) / value.abs())
+            states, parameters, value, damping = moved, turned, new_value, damping / 8
+            if fall < _FLAT:
+                break
+        if not value.isfinite():
+            raise TrainingDivergedError(
+                "ConstrainedGP.fit: the equation is not finite at its starting parameters "
+                f"{self.system.start.tolist()}. Check the units of the targets."
+            )
+        return states, parameters
+
+    def _objective(self, states: Tensor, parameters: Tensor) -> Tensor:
+        gap = self.system.rate(states, parameters) - self._slopes(states)
+        total = (parameters / _PARAMETER_STD).square().sum()
+        total = total + ((self.values - states).square() * self.known / self.noise).sum()
+        for d in range(states.shape[1]):
+            total = total + gap[:, d] @ self.precision[d] @ gap[:, d]
+        return 0.5 * total
+
+    def _normal_equations(self, states: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Gauss–Newton matrix and gradient of the objective."""
+        n_rows, n_states = states.shape
+        n_unknown = states.numel() + len(parameters)
+        gap = self.system.rate(states, parameters) - self._slopes(states)
+        by_state, by_parameter = (
+            torch.func.vmap(torch.func.jacrev(self.system.rate, argument), (0, None))(
+                states, parameters
+            )
+            for argument in (0, 1)
+        )  # N D D and N D R
+        matrix = torch.zeros(n_unknown, n_unknown, dtype=states.dtype)
+        gradient = torch.zeros(n_unknown, dtype=states.dtype)
+        for d in range(n_states):
+            own = slice(d * n_rows, (d + 1) * n_rows)
+            weight = self.known[:, d] / self.noise[d]
+            matrix[own, own] += weight.diag()
+            gradient[own] -= weight * (self.values[:, d] - states[:, d])
+            jacobian = torch.cat(
+                [by_state[:, d, e].diag() for e in range(n_states)] + [by_parameter[:, d]], 1
+            )
+            jacobian[:, own] -= self.map[d]
+            weighted = self.precision[d] @ jacobian
+            matrix += jacobian.mT @ weighted
+            gradient += weighted.mT @ gap[:, d]
+        last = slice(states.numel(), None)
+        matrix[last, last] += torch.eye(len(parameters), dtype=states.dtype) / _PARAMETER_STD**2
+        gradient[last] += parameters / _PARAMETER_STD**2
+        return (matrix + matrix.mT) / 2, gradient
+
+    def _slopes(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+        """Derivatives that the processes expect of the states."""
+        return torch.stack([m @ column for m, column in zip(self.map, states.T, strict=True)], 1)

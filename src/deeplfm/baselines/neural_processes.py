@@ -1,0 +1,184 @@
+"""Neural processes: networks that learn to predict from parts of a series, by the optional package."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from importlib import import_module
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from deeplfm.baselines.base import Baseline
+from deeplfm.errors import ConfigError, InputError, TrainingDivergedError
+from deeplfm.predictive import Predictive
+from deeplfm.randomness import generator_for, seed_for
+
+_ROWS_PER_UNIT = 64  # of the network's grid, which has one point for each row
+_FEWEST_ROWS = 12
+_SHARE = (0.3, 0.9)  # of the rows of a task, as its context
+_FORECASTS = 0.5  # of the tasks; in the others context and targets are mixed
+_MOST_GRADIENT = 1.0
+_LEAST_NOISE = 1e-8
+
+
+class NeuralProcess(Baseline):
+    """A convolutional neural process for each output, trained on stretches of its own series.
+
+    A task is a stretch of the record: some rows are the context, the others are to be predicted,
+    after it or between. All known rows are the context of a prediction. Shifts of time change nothing.
+
+    Args:
+        channels: of each level of the U-net.
+        n_steps: training steps for each output.
+        batch_size: tasks in each step.
+        learning_rate: of Adam.
+        time_limit: seconds of training for each output; ``None`` for no limit.
+        random_state: seed of weights and tasks.
+    """
+
+    likelihood: ClassVar[str]  # the package's name of the predictive distribution
+    is_series: ClassVar[bool] = True
+    counts: ClassVar[tuple[str, ...]] = ("n_steps", "batch_size")
+
+    def __init__(
+        self,
+        channels: tuple[int, ...] = (64,) * 6,
+        n_steps: int = 1000,
+        batch_size: int = 16,
+        learning_rate: float = 1e-3,
+        time_limit: float | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.channels = channels
+        self.n_steps = n_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.time_limit = time_limit
+        self.random_state = random_state
+
+    def _fit(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> None:
+        package = _package(type(self).__name__)
+        if len(x) < _FEWEST_ROWS or bool((~y.isnan()).sum(0).min() < _FEWEST_ROWS):
+            raise InputError(
+                f"y: a column has fewer than {_FEWEST_ROWS} known values, too few to make tasks of. "
+                "Give a longer series."
+            )
+        self.unit_ = float(x[:, 0].diff().median().clamp_min(1 / len(x))) * _ROWS_PER_UNIT
+        self.outputs_ = []
+        for d, column in enumerate(y.T):
+            known = ~column.isnan()
+            seen = (x[known, 0] / self.unit_).float(), column[known].float()
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed_for(self.random_state, "model", d))
+                network = package.construct_convgnp(
+                    likelihood=self.likelihood,
+                    points_per_unit=_ROWS_PER_UNIT,
+                    unet_channels=tuple(self.channels),
+                )
+                self._train(network, *seen, generator_for(self.random_state, "step", d))
+            self.outputs_.append((network.eval(), *seen))
+
+    def _train(
+        self, network: Any, time_: Tensor, values: Tensor, generator: torch.Generator
+    ) -> None:
+        deadline = None if self.time_limit is None else time.monotonic() + self.time_limit
+        optimiser = None
+        for step in range(1, self.n_steps + 1):
+            task = _tasks(time_, values, self.batch_size, generator)
+            loss = -_call(network, *task[:3]).logpdf(task[3]).mean() / task[3].shape[-1]
+            if not loss.isfinite():
+                raise TrainingDivergedError(
+                    f"{type(self).__name__}.fit: the loss became {loss.item()} at step {step}. Set "
+                    "learning_rate lower."
+                )
+            if optimiser is None:  # some weights exist only after a first call
+                optimiser = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
+            optimiser.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(network.parameters(), _MOST_GRADIENT)
+            optimiser.step()
+            if deadline is not None and time.monotonic() > deadline:
+                break
+
+    def _predict(self, x: Float[Tensor, "N P"]) -> Predictive:
+        new = (x[:, 0] / self.unit_).float()[None, None]
+        answers = [
+            _call(network, seen[None, None], values[None, None], new)
+            for network, seen, values in self.outputs_
+        ]
+        mean = torch.stack([answer.mean[0, 0].double() for answer in answers], 1)
+        total = torch.stack([answer.var[0, 0].double() for answer in answers], 1)
+        latent = torch.stack([answer.noiseless.var[0, 0].double() for answer in answers], 1)
+        latent = latent.expand_as(total).clamp_min(0.0)
+        noise = (total - latent).clamp_min(_LEAST_NOISE)
+
+        def draw(n_draws: int, seed: int) -> Tensor:
+            return torch.stack([_draws(answer, n_draws, seed) for answer in answers], -1)
+
+        weight = torch.ones(1, mean.shape[1], dtype=mean.dtype)
+        return Predictive(mean[None], latent[None], noise, weight, draw)
+
+
+class ConvCNP(NeuralProcess):
+    """Conv-CNP (Gordon et al. 2020): every row predicted by itself; settings as the class above."""
+
+    likelihood = "het"
+
+
+class GaussianNP(NeuralProcess):
+    """GNP (Bruinsma et al. 2021): rows predicted together; settings as the class above."""
+
+    likelihood = "lowrank"
+
+
+def _package(owner: str) -> Any:
+    try:
+        with warnings.catch_warnings():  # it still names parts of numpy by their old names
+            warnings.simplefilter("ignore")
+            return import_module("neuralprocesses.torch")
+    except ImportError as error:
+        raise ConfigError(
+            f"{owner}: needs the package neuralprocesses, which cannot be imported ({error}). Run "
+            'pip install "deeplfm[neural-processes]".'
+        ) from error
+
+
+def _call(network: Any, *arguments: Tensor) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return network(*arguments)
+
+
+def _tasks(
+    time_: Float[Tensor, " N"],
+    values: Float[Tensor, " N"],
+    n_tasks: int,
+    generator: torch.Generator,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Context times and values, target times and values, of stretches of one length: B 1 n each."""
+
+    def uniform() -> float:
+        return float(torch.rand((), generator=generator))
+
+    n_rows = len(values)
+    length = _FEWEST_ROWS + int(uniform() * (n_rows - _FEWEST_ROWS + 1))
+    length = min(length, n_rows)
+    n_context = int(length * (_SHARE[0] + uniform() * (_SHARE[1] - _SHARE[0])))
+    start = torch.randint(n_rows - length + 1, (n_tasks, 1), generator=generator)
+    rows = start + torch.arange(length)
+    if uniform() > _FORECASTS:
+        order = torch.rand(n_tasks, length, generator=generator).argsort(1)
+        rows = rows.gather(1, order)
+    t, y = (time_[rows] - time_[start])[:, None], values[rows][:, None]
+    return t[..., :n_context], y[..., :n_context], t[..., n_context:], y[..., n_context:]
+
+
+def _draws(answer: Any, n_draws: int, seed: int) -> Float[Tensor, "S N"]:
+    """Whole functions; a distribution without a joint one is its mean."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed_for(seed, "draw"))
+        drawn = answer.noiseless.sample(n_draws)
+    return drawn.reshape(n_draws, -1).double()

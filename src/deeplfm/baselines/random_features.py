@@ -1,0 +1,210 @@
+"""Models of random features that the paper compares with: other choices of our own parts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from deeplfm.baselines.base import Baseline
+from deeplfm.config import BlockConfig, LayerConfig
+from deeplfm.estimators import DeepLFMRegressor
+from deeplfm.model import DeepLFM
+from deeplfm.predictive import Predictive
+from deeplfm.randomness import generator_for
+from deeplfm.recipes.architecture import Architecture, collapsed_schedule, model_config, new_model
+from deeplfm.starts.initial import set_noise, start_hidden
+from deeplfm.training import Rows
+from deeplfm.training.race import Recipe
+
+_NOISE_VARIANCE = 0.1
+
+
+class RandomFeatures(Baseline):
+    """A comparator whose every part is ours: a :class:`DeepLFMRegressor` with its own settings."""
+
+    n_steps: int | None
+    time_limit: float | None
+
+    def _regressor(self, n_inputs: int) -> DeepLFMRegressor:
+        """The regressor that this comparator is, for so many inputs."""
+        raise NotImplementedError
+
+    def _fit(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> None:
+        regressor = self._regressor(x.shape[1])
+        regressor.set_params(
+            n_steps=self.n_steps,
+            time_limit=self.time_limit,
+            random_state=self.random_state,
+            progress=False,
+        )
+        self.regressor_ = regressor.fit(x.numpy(), y.numpy())
+
+    def _predict(self, x: Float[Tensor, "N P"]) -> Predictive:
+        return self.regressor_.posterior(x.numpy())
+
+
+class DeepGP(RandomFeatures):
+    """A deep Gaussian process of random features, of one kernel or another.
+
+    Args:
+        hidden: widths of the hidden layers.
+        n_features: frequencies of each layer.
+        preset: "paper", as it was compared with; or "default", with the care that our own model has: a
+            start from the data, an exact last layer, and held-out rows to calibrate it.
+        n_steps: training steps; ``None`` takes the recipe's own number.
+        time_limit: seconds for each fit; ``None`` for no limit.
+        random_state: the same integer gives the same bits.
+    """
+
+    system: ClassVar[str]
+    start: ClassVar[str]  # of a series, with the default preset
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...] = (3,),
+        n_features: int = 100,
+        preset: str = "paper",
+        n_steps: int | None = None,
+        time_limit: float | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.hidden = hidden
+        self.n_features = n_features
+        self.preset = preset
+        self.n_steps = n_steps
+        self.time_limit = time_limit
+        self.random_state = random_state
+
+    def _regressor(self, n_inputs: int) -> DeepLFMRegressor:
+        start = self.start if n_inputs == 1 else "table"
+        return DeepLFMRegressor(
+            preset=self.preset,
+            system=self.system,
+            start=None if self.preset == "paper" else start,
+            hidden=self.hidden,
+            n_features=self.n_features,
+        )
+
+
+class DeepEQ(DeepGP):
+    """DGP-EQ: exponentiated quadratic kernels (Cutajar et al. 2017); settings as in :class:`DeepGP`."""
+
+    system = "eq"
+    start = "spectrum"
+
+
+class DeepArcCosine(DeepGP):
+    """DGP-ARC: arc-cosine kernels of order one; settings as in :class:`DeepGP`."""
+
+    system = "arc1"
+    start = "table"  # its features are no waves, and a spectrum says nothing of them
+
+
+class LatentForceFeatures(RandomFeatures):
+    """LFM-RFF: the classical latent force model with random features (Guarnizo and Álvarez 2018).
+
+    No hidden layer, and outputs that share their forces.
+
+    Args:
+        n_forces: number of latent forces.
+        n_features: frequencies of each force.
+        n_steps: training steps; ``None`` takes the recipe's own number.
+        time_limit: seconds for each fit; ``None`` for no limit.
+        random_state: the same integer gives the same bits.
+    """
+
+    is_series: ClassVar[bool] = True
+    counts: ClassVar[tuple[str, ...]] = ("n_forces", "n_features")
+
+    def __init__(
+        self,
+        n_forces: int = 2,
+        n_features: int = 20,
+        n_steps: int | None = None,
+        time_limit: float | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.n_forces = n_forces
+        self.n_features = n_features
+        self.n_steps = n_steps
+        self.time_limit = time_limit
+        self.random_state = random_state
+
+    def _regressor(self, n_inputs: int) -> DeepLFMRegressor:
+        return DeepLFMRegressor(start="lfm", n_forces=self.n_forces, n_features=self.n_features)
+
+
+class HybridKernel(RandomFeatures):
+    """Deep hybrid neural kernel (Mehrkanoon and Suykens 2018).
+
+    Layers of random features of an exponentiated quadratic kernel, each followed by linear weights,
+    with frequencies that stay as they were drawn and inputs that only the first layer sees.
+
+    Args:
+        hidden: widths of the hidden layers.
+        n_features: frequencies of each layer.
+        n_steps: training steps.
+        time_limit: seconds for each fit; ``None`` for no limit.
+        random_state: the same integer gives the same bits.
+    """
+
+    counts: ClassVar[tuple[str, ...]] = ("n_features", "n_steps")
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...] = (30,),
+        n_features: int = 100,
+        n_steps: int = 300,
+        time_limit: float | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.hidden = hidden
+        self.n_features = n_features
+        self.n_steps = n_steps
+        self.time_limit = time_limit
+        self.random_state = random_state
+
+    def _regressor(self, n_inputs: int) -> DeepLFMRegressor:
+        return _HybridRegressor(
+            start="table",
+            system="eq",
+            hidden=self.hidden,
+            n_features=self.n_features,
+            is_series=False,
+        )
+
+
+class _HybridRegressor(DeepLFMRegressor):
+    def _recipes(self, is_series: bool) -> list[Recipe]:
+        recipe = _hybrid_recipe(self._architecture(), self.n_steps or 0)
+        return [replace(recipe, schedule=replace(recipe.schedule, time_limit=self.time_limit))]
+
+
+def _hybrid_recipe(architecture: Architecture, n_steps: int) -> Recipe:
+    block = BlockConfig(
+        "eq", n_features=architecture.n_features, frequencies="prior-fixed", extras=("constant",)
+    )
+
+    def build(rows: Rows, seed: int) -> DeepLFM:
+        hidden = tuple(
+            LayerConfig(width, (block,), is_antithetic=True) for width in architecture.hidden
+        )
+        output = LayerConfig(rows.y.shape[1], (block,), "exact", own_features=True)
+        config = model_config(architecture, rows, (*hidden, output), n_samples=4, n_paths=16)
+        model = new_model(replace(config, concatenate_input=False), architecture, seed)
+        generator = generator_for(seed, "start")
+        for layer in model.layers[:-1]:
+            start_hidden(layer, generator)
+        for layer in model.layers:
+            features = layer.blocks[0].features
+            with torch.no_grad():
+                features.log_lengthscale.fill_(0.5 * math.log(features.n_inputs))
+        set_noise(model, torch.full((rows.y.shape[1],), _NOISE_VARIANCE))
+        return model
+
+    return Recipe("hybrid kernel", build, collapsed_schedule(n_steps))

@@ -1,0 +1,114 @@
+"""Differential equations with parameters to be found, and their solutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class System:
+    """dx/dt = f(x, θ).
+
+    Attributes:
+        n_states: number D of states.
+        parameters: names of θ.
+        start: θ to begin a search from.
+        rate: f: states (..., D) and parameters (..., R) → (..., D).
+    """
+
+    n_states: int
+    parameters: tuple[str, ...]
+    start: Float[Tensor, " R"]
+    rate: Callable[[Tensor, Tensor], Tensor]
+
+    def scaled(self, shift: Float[Tensor, " D"], scale: Float[Tensor, " D"], time: float) -> System:
+        """The same equation of (x − shift)/scale, in units of a time."""
+
+        def rate(states: Tensor, parameters: Tensor) -> Tensor:
+            return self.rate(states * scale + shift, parameters) * (time / scale)
+
+        return replace(self, rate=rate)
+
+
+def _fitzhugh_nagumo(states: Tensor, parameters: Tensor) -> Tensor:
+    voltage, recovery = states.unbind(-1)
+    a, b, c = parameters.unbind(-1)
+    return torch.stack(
+        [a * (voltage - voltage**3 / 3 + recovery), -(voltage - b + c * recovery) / a], -1
+    )
+
+
+def _lotka_volterra(states: Tensor, parameters: Tensor) -> Tensor:
+    prey, predators = states.unbind(-1)
+    alpha, beta, gamma, delta = parameters.unbind(-1)
+    return torch.stack([prey * (alpha - beta * predators), -predators * (gamma - delta * prey)], -1)
+
+
+SYSTEMS = {
+    "fitzhugh-nagumo": System(2, ("a", "b", "c"), torch.ones(3).double(), _fitzhugh_nagumo),
+    "lotka-volterra": System(
+        2, ("alpha", "beta", "gamma", "delta"), torch.ones(4).double(), _lotka_volterra
+    ),
+}
+
+
+def follow(
+    system: System,
+    states: Float[Tensor, "C D"],
+    parameters: Float[Tensor, "C R"],
+    start: Float[Tensor, ""],
+    time: Float[Tensor, " N"],
+    step: float,
+) -> Float[Tensor, "C N D"]:
+    """Solutions at times that lead away from the start, one after another, by Runge and Kutta.
+
+    Args:
+        system: the equation.
+        states: where each solution starts.
+        parameters: of each solution.
+        start: time of the start.
+        time: where they are wanted, forwards or backwards.
+        step: no longer than this at a time.
+    """
+    path = []
+    now = float(start)
+    for then in time.tolist():
+        n_steps = max(1, round(abs(then - now) / step + 0.5))
+        for _ in range(n_steps):
+            states = _runge_kutta(system, states, parameters, (then - now) / n_steps)
+        now = then
+        path.append(states)
+    return torch.stack(path, 1) if path else states[:, None][:, :0]
+
+
+def _runge_kutta(system: System, states: Tensor, parameters: Tensor, step: float) -> Tensor:
+    first = system.rate(states, parameters)
+    second = system.rate(states + step / 2 * first, parameters)
+    third = system.rate(states + step / 2 * second, parameters)
+    fourth = system.rate(states + step * third, parameters)
+    return states + step / 6 * (first + 2 * second + 2 * third + fourth)
+
+
+def interpolate(
+    grid: Float[Tensor, " G"],
+    states: Float[Tensor, "C G D"],
+    rates: Float[Tensor, "C G D"],
+    time: Float[Tensor, " N"],
+) -> Float[Tensor, "C N D"]:
+    """The cubic that has the given values and derivatives at both ends of every step (Hermite)."""
+    left = (torch.searchsorted(grid, time, right=True) - 1).clamp(0, len(grid) - 2)
+    width = (grid[left + 1] - grid[left])[:, None]
+    s = (time - grid[left])[:, None] / width
+    near, far = states[:, left], states[:, left + 1]
+    slope, next_slope = rates[:, left] * width, rates[:, left + 1] * width
+    return (
+        (1 + 2 * s) * (1 - s) ** 2 * near
+        + s * (1 - s) ** 2 * slope
+        + s**2 * (3 - 2 * s) * far
+        + s**2 * (s - 1) * next_slope
+    )

@@ -1,0 +1,144 @@
+"""Processes held to an equation find its parameters, as well as the data allow."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import solve_ivp
+from scipy.optimize import least_squares
+
+from deeplfm.baselines.constrained_gp import ConstrainedGP
+from deeplfm.baselines.gradient_matching import StateGP
+from deeplfm.baselines.systems import SYSTEMS, follow, interpolate
+from deeplfm.data.simulated import fitzhugh_nagumo, lotka_volterra
+from deeplfm.errors import ConfigError, InputError
+from deeplfm.metrics import coverage, nmse
+
+TRUTH = np.array([3.0, 0.2, 0.2])
+DATA = fitzhugh_nagumo(seed=3, n_rows=401)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return ConstrainedGP().fit(DATA.time, DATA.value)
+
+
+def rate(name, state, parameters):
+    tensors = (
+        torch.as_tensor(np.asarray(item), dtype=torch.float64) for item in (state, parameters)
+    )
+    return SYSTEMS[name].rate(*tensors).numpy()
+
+
+def test_fitzhugh_nagumo_parameters_within_a_fifth(fitted):
+    """The last parameter is known to ±31 % by any method: see the least squares below."""
+    mean = fitted.parameters_["mean"].to_numpy()
+    np.testing.assert_allclose(mean, TRUTH, rtol=0.2)
+    interval = fitted.parameter_interval(0.95)
+    assert ((interval["low"] < TRUTH) & (TRUTH < interval["high"])).all()
+    assert list(fitted.parameters_.index) == ["a", "b", "c"]
+
+
+def test_posterior_of_parameters_is_that_of_least_squares_on_solutions(fitted):
+    """With noise of 0.5, the truth, and a flat prior: what the data can say, and no more."""
+
+    def residual(unknown):
+        solved = solve_ivp(
+            lambda _, state: rate("fitzhugh-nagumo", state, unknown[:3]),
+            (0, 20),
+            unknown[3:],
+            t_eval=DATA.time,
+            rtol=1e-5,
+            atol=1e-5,
+        )
+        return ((solved.y.T - DATA.value) / 0.5).ravel()
+
+    start = [*fitted.parameters_["mean"], -1.0, 1.0]
+    exact = least_squares(residual, start, diff_step=1e-3, xtol=1e-5, ftol=1e-6)
+    std = np.sqrt(np.diag(np.linalg.inv(exact.jac.T @ exact.jac)))[:3]
+    np.testing.assert_allclose(fitted.parameters_["mean"], exact.x[:3], atol=0.2 * std.min())
+    np.testing.assert_allclose(fitted.parameters_["std"], std, rtol=0.15)
+
+
+def test_states_are_found_under_the_noise(fitted):
+    posterior = fitted.posterior(DATA.time)
+    assert nmse(posterior.mean, torch.as_tensor(DATA.clean)).max() < 0.01
+    std = posterior.component_noise.sqrt().mean((0, 1))
+    np.testing.assert_allclose(std, 0.5, rtol=0.1)
+    assert 0.92 < coverage(posterior, torch.as_tensor(DATA.value)).mean() < 0.98
+
+
+def test_the_equation_carries_on_beyond_the_data():
+    model = ConstrainedGP().fit(DATA.time[:301], DATA.value[:301])
+    posterior = model.posterior(DATA.time[301:])
+    assert nmse(posterior.mean, torch.as_tensor(DATA.clean[301:])).max() < 0.05
+    later, at_once = model.posterior(DATA.time[[400]]).mean, posterior.mean[[-1]]
+    torch.testing.assert_close(later, at_once, rtol=1e-4, atol=1e-4)
+
+
+def test_lotka_volterra_from_few_rows_at_odd_times_with_gaps():
+    data = lotka_volterra(seed=0, n_rows=60, noise_variance=0.01)
+    keep = np.sort(np.random.default_rng(0).permutation(60)[:40])
+    value = data.value[keep]
+    value[10:14, 0] = np.nan
+    model = ConstrainedGP("lotka-volterra", n_grid=100).fit(data.time[keep], value)
+    np.testing.assert_allclose(model.parameters_["mean"], [2, 1, 4, 1], rtol=0.1)
+    posterior = model.posterior(data.time)
+    assert nmse(posterior.mean, torch.as_tensor(data.clean)).max() < 0.01
+
+
+def test_before_the_first_row_the_equation_runs_backwards():
+    data = lotka_volterra(seed=0, n_rows=60, noise_variance=0.01)
+    model = ConstrainedGP("lotka-volterra", n_grid=60).fit(data.time[10:], data.value[10:])
+    error = model.predict(data.time[5:10][::-1]) - data.clean[5:10][::-1]
+    assert np.abs(error).max() < 0.5
+
+
+def test_derivatives_of_the_process_are_derivatives():
+    process = StateGP(0.3)
+    time = torch.tensor([0.0, 0.11, 0.5], dtype=torch.float64)
+    other = torch.tensor([0.05, 0.3], dtype=torch.float64)
+
+    def values(a, b):
+        return process.covariances(a[None], b[None])[0][0, 0]
+
+    _, cross, both = process.covariances(time, other)
+    for i, a in enumerate(time):
+        for j, b in enumerate(other):
+            first = torch.func.grad(values, 0)
+            torch.testing.assert_close(cross[i, j], first(a, b))
+            torch.testing.assert_close(both[i, j], torch.func.grad(first, 1)(a, b))
+
+
+def test_solutions_and_cubics():
+    system, parameters = SYSTEMS["fitzhugh-nagumo"], torch.as_tensor(TRUTH)
+    start = torch.tensor([[-1.0, 1.0]], dtype=torch.float64)
+    time = torch.linspace(0.3, 6, 20, dtype=torch.float64)
+    path = follow(system, start, parameters[None], torch.tensor(0.0), time, 0.02)
+    exact = solve_ivp(
+        lambda _, state: rate("fitzhugh-nagumo", state, TRUTH),
+        (0, 6),
+        [-1, 1],
+        t_eval=time.numpy(),
+        rtol=1e-10,
+        atol=1e-10,
+    )
+    np.testing.assert_allclose(path[0], exact.y.T, atol=1e-6)
+    grid = torch.tensor([0.0, 0.4, 1.0], dtype=torch.float64)
+    new = torch.tensor([0.0, 0.1, 0.4, 0.77, 1.0], dtype=torch.float64)
+    cubic, slope = (grid**3 - grid)[None, :, None], (3 * grid**2 - 1)[None, :, None]
+    torch.testing.assert_close(interpolate(grid, cubic, slope, new)[0, :, 0], new**3 - new)
+
+
+def test_bad_settings_and_data_are_refused():
+    t, y = DATA.time[:50], DATA.value[:50]
+    with pytest.raises(ConfigError, match="system: 'pendulum' is not known"):
+        ConstrainedGP("pendulum").fit(t, y)
+    with pytest.raises(InputError, match="y: 1 columns, but fitzhugh-nagumo has 2 states"):
+        ConstrainedGP().fit(t, y[:, 0])
+    with pytest.raises(InputError, match="1 times given twice"):
+        ConstrainedGP().fit(np.r_[t, t[-1]], np.vstack([y, y[-1]]))
+
+
+def test_interval_levels_are_checked(fitted):
+    with pytest.raises(InputError, match="coverage must lie"):
+        fitted.parameter_interval(1.0)
