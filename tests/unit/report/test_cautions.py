@@ -26,7 +26,12 @@ def case(values: np.ndarray | None = None, width: float = 1.0, **changes: object
         training=training,
         record=read_record(training, ["y"], clock),
         used=Used(100, 0.0, 99.0, 25.0),
-        report=Report(["a"], {"a": [0.1], "b": [0.2]}, {"a": [1.0]}, {"a": History()}),
+        report=Report(
+            names=["a"],
+            held_out_mnll={"a": [0.1], "b": [0.2]},
+            weight={"a": [1.0]},
+            histories={"a": History()},
+        ),
         spectra=[],
         lines={"y": [Line(10.0, 0.9)]},
         model_unit=1.0,
@@ -77,7 +82,13 @@ def test_a_series_cut_to_its_most_recent_rows() -> None:
 
 def test_starts_that_failed_and_starts_that_ran_out_of_time() -> None:
     histories = {"a": History(stopped="time")}
-    report = Report(["a"], {"a": [0.1]}, {"a": [1.0]}, histories, {"deep": "loss became NaN"})
+    report = Report(
+        names=["a"],
+        held_out_mnll={"a": [0.1]},
+        weight={"a": [1.0]},
+        histories=histories,
+        failed={"deep": "loss became NaN"},
+    )
     failed, stopped = cautions(case(report=report))
     assert "1 of 2 starts" in failed and "deep: loss became NaN" in failed
     assert "training of a early" in stopped
