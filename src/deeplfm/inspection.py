@@ -117,11 +117,7 @@ class Inspector:
 
     @torch.no_grad()
     def filters(self) -> list[Spectrum]:
-        """What the equation of each layer lets through: |G(jω)|, in units of time.
-
-        Blocks with an input of their own only, since frequencies are cycles per unit of it: time, or
-        the values of the layer below.
-        """
+        """What the equations whose input is time let through: |G(jω)|, in units of time."""
         found: list[Spectrum] = []
         for model, member in zip(self.stack.members, self.members, strict=True):
             for depth, layer in enumerate(model.layers, start=1):

@@ -17,7 +17,7 @@ from deeplfm.files import write_whole
 from deeplfm.versions import versions
 
 FORMAT = "deeplfm"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _DESCRIPTION = "model.json"
 
 
@@ -80,6 +80,11 @@ def read_folder(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise ModelFileError(f"load: {description_path} is not the description of a deeplfm model.")
     version = description.get("format_version")
+    if isinstance(version, int) and version < FORMAT_VERSION:
+        raise ModelFileError(
+            f"load: {folder} has format version {version} of an earlier deeplfm, this one reads "
+            f"{FORMAT_VERSION}. Fit the model again."
+        )
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise ModelFileError(
             f"load: {folder} has format version {version}, this deeplfm reads up to "

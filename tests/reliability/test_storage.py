@@ -109,7 +109,10 @@ def damage(folder: Path, how: str) -> None:
     elif how == "foreign":
         description.write_text(json.dumps({"format": "other"}))
     elif how == "missing keys":
-        description.write_text(json.dumps({"format": "deeplfm", "format_version": 1}))
+        description.write_text(json.dumps({"format": "deeplfm", "format_version": 2}))
+    elif how == "older":
+        content = json.loads(description.read_text()) | {"format_version": 1}
+        description.write_text(json.dumps(content))
     elif how == "newer":
         content = json.loads(description.read_text()) | {"format_version": 99}
         description.write_text(json.dumps(content))
@@ -129,6 +132,7 @@ def damage(folder: Path, how: str) -> None:
         ("foreign", "not the description"),
         ("missing keys", "does not describe"),
         ("newer", "format version 99.*Update deeplfm"),
+        ("older", "format version 1 of an earlier deeplfm.*Fit the model again"),
         ("other model", "not of one model"),
     ],
 )

@@ -61,10 +61,8 @@ def read_like(
 
 def unseen(forecaster: DeepLFMForecaster, frame: pd.DataFrame) -> pd.DataFrame:
     """Targets by time, without values that were known in training."""
-    times = forecaster.timeline_.read(frame[forecaster.timeline_.name])
-    values = frame[forecaster.targets_].set_axis(times)
-    known = forecaster.training_[forecaster.targets_].reindex(times).notna()
-    return values.mask(known)
+    known = forecaster.known_at(frame[forecaster.timeline_.name])
+    return frame[forecaster.targets_].set_axis(known.index).mask(known)
 
 
 def positions(

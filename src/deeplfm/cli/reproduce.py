@@ -199,7 +199,9 @@ def _run(name: str, substitute: str | None, out: Path, effort: Effort, running: 
     labels = [part.strip() for item in effort.models or [] for part in item.split(",")]
     if labels:
         experiment = experiment.only(labels)
-    folder = out / "-".join(filter(None, (name, substitute, "quick" if effort.quick else None)))
+    budget = None if effort.budget is None else f"budget-{effort.budget:g}"
+    marks = (name, substitute, "quick" if effort.quick else None, budget)
+    folder = out / "-".join(filter(None, marks))
     tasks = plan(experiment, effort.seeds, effort.quick, effort.budget)
     n_seeds = 1 + max(task.seed for task in tasks)
     progress = Terminal(running, results_on_stdout=True)

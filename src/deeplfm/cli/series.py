@@ -75,9 +75,10 @@ def read_series(source: str, reading: Reading, columns: Columns) -> Series:
 
 def with_numbers(frame: pd.DataFrame, names: Sequence[str], source: str) -> pd.DataFrame:
     """The table with these columns as numbers, or an error that says where they are none."""
+    from deeplfm.data.numbers import with_columns
     from deeplfm.data.tables import numeric_column
 
-    return frame.assign(**{name: numeric_column(frame, name, source) for name in names})
+    return with_columns(frame, {name: numeric_column(frame, name, source) for name in names})
 
 
 def split_names(given: Sequence[str] | None, frame: pd.DataFrame) -> list[str]:

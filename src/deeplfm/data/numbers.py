@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,15 @@ def with_floats(frame: pd.DataFrame) -> pd.DataFrame:
         for name, column in frame.items()
         if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
     }
-    return frame.assign(**numbers)
+    return with_columns(frame, numbers)
+
+
+def with_columns(frame: pd.DataFrame, columns: Mapping[Any, Any]) -> pd.DataFrame:
+    """The table with some columns replaced, whatever they are called."""
+    result = frame.copy()
+    for name, values in columns.items():
+        result[name] = values
+    return result
 
 
 def _numbers(column: pd.Series) -> tuple[Float64[ndarray, " N"], Bool[ndarray, " N"]]:

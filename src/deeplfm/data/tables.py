@@ -14,7 +14,13 @@ from pathlib import Path
 import pandas as pd
 
 from deeplfm.data.delimiters import check_decimal, check_delimiter
-from deeplfm.data.numbers import check_names, numeric_column, source_name, with_floats
+from deeplfm.data.numbers import (
+    check_names,
+    numeric_column,
+    source_name,
+    with_columns,
+    with_floats,
+)
 from deeplfm.data.text import parse_text
 from deeplfm.errors import InputError
 from deeplfm.files import write_whole
@@ -168,7 +174,7 @@ def _csv(table: pd.DataFrame, delimiter: str) -> str:
         for column in table.columns
         if pd.api.types.is_datetime64_any_dtype(table[column].dtype)
     }
-    return table.assign(**stamps).to_csv(sep=delimiter, index=False, lineterminator="\n")
+    return with_columns(table, stamps).to_csv(sep=delimiter, index=False, lineterminator="\n")
 
 
 def _iso8601(times: pd.Series) -> pd.Series:

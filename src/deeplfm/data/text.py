@@ -19,7 +19,14 @@ from deeplfm.data.delimiters import (
     records,
     single_blanks,
 )
-from deeplfm.data.numbers import FIRST_LINE, MISSING, check_names, is_number, with_floats
+from deeplfm.data.numbers import (
+    FIRST_LINE,
+    MISSING,
+    check_names,
+    is_number,
+    with_columns,
+    with_floats,
+)
 from deeplfm.errors import InputError
 
 _FOREIGN = {
@@ -93,7 +100,7 @@ def parse_text(
     except pd.errors.ParserError as error:
         raise _unreadable(source, str(error)) from error
     columns = {name: _tidy(column, mark) for name, column in frame.items()}
-    frame = with_floats(_without_margins(frame.assign(**columns), layout))
+    frame = with_floats(_without_margins(with_columns(frame, columns), layout))
     if not len(frame):
         raise _no_rows(source)
     if layout.first_line is not None:

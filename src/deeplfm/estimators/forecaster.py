@@ -182,6 +182,11 @@ class DeepLFMForecaster(DeepLFMSettings):
         values = record.unseen(record.read(as_frame(later, "later")))
         return score_table(self.regressor_, record.inputs(values), values[self.targets_])
 
+    def known_at(self, times: Any) -> pd.DataFrame:
+        """Which targets were known in training at some times, by time."""
+        record = self._record
+        return record.known_at(record.timeline.read(times))
+
     def backtest(self, folds: int = 5, horizon: int | None = None) -> pd.DataFrame:
         """Scores of forecasts from several origins in the past, one row for each fold and target.
 

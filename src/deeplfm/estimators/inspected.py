@@ -53,7 +53,7 @@ class Inspected:
         return self._inspector().hidden_layers(self._tensor(self._inputs(X)))
 
     def filters(self) -> list[Spectrum]:
-        """What the differential equation of each layer lets through."""
+        """What the differential equations whose input is time let through."""
         return self._inspector().filters()
 
     def spectrum(self) -> list[Spectrum]:

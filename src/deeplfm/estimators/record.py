@@ -72,7 +72,7 @@ class Record:
     def unseen(self, values: pd.DataFrame) -> pd.DataFrame:
         """Rows that :meth:`read` gave with values that are not in the record, and only these values."""
         known = values[self.targets].notna()
-        seen = known & self.observed.reindex(values.index).notna()
+        seen = known & self.known_at(values.index)
         n_seen, n_known = int(seen.to_numpy().sum()), int(known.to_numpy().sum())
         if n_seen == n_known:
             raise InputError(
@@ -87,6 +87,17 @@ class Record:
         result = values.copy()
         result[self.targets] = values[self.targets].mask(seen)
         return result[(known & ~seen).any(axis=1)]
+
+    def known_at(self, index: pd.Index) -> pd.DataFrame:
+        """Which targets the record has at some times."""
+        return self._at(self.observed, index).notna()
+
+    def _at(self, frame: pd.DataFrame, index: pd.Index) -> pd.DataFrame:
+        """Rows of a frame in order at some times, as far as numbers can be told apart."""
+        if self.timeline.kind != "number":
+            return frame.reindex(index)
+        room = 1e-6 * self.timeline.step.size
+        return frame.reindex(index, method="nearest", tolerance=room)
 
     def extended(self, news: pd.DataFrame) -> Record:
         """The record with rows, and values in gaps, that it did not have."""
@@ -135,11 +146,7 @@ class Record:
     ) -> Float64[ndarray, "N P"]:
         """What a model sees at some times, with covariates of the record or of a user's frame."""
         known = self._known(covariates)
-        if self.timeline.kind == "number":  # as far as numbers can be told apart
-            room = 1e-6 * self.timeline.step.size
-            found = known.reindex(index, method="nearest", tolerance=room)
-        else:
-            found = known.reindex(index)
+        found = self._at(known, index)
         for name in self.covariates:
             check_complete(found[name], name)
         return self.inputs(found)

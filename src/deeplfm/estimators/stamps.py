@@ -196,8 +196,9 @@ def _attempt(texts: pd.Series, kind: Kind) -> pd.Series:
     numbers = pd.to_numeric(texts, errors="coerce")
     if kind == "number":
         return numbers
-    if kind == "duration":  # a bare number has no unit, and must not become nanoseconds
-        return pd.to_timedelta(texts, errors="coerce").where(numbers.isna())
+    if kind == "duration":  # nanoseconds are what pandas makes of a number, and of 2024-01
+        has_unit = texts.str.contains(r"[:A-Za-z]")
+        return pd.to_timedelta(texts, errors="coerce").where(numbers.isna() & has_unit)
     return pd.to_datetime(texts, errors="coerce", format="ISO8601", utc=True)
 
 

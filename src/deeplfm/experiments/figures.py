@@ -27,8 +27,12 @@ def figures(outcome: Outcome, tasks: Sequence[Task], place: Path) -> dict[str, F
         place: folder of their records.
     """
     title = "\n".join([outcome.experiment.title, *outcome.remarks()])
-    curves = {(item["model"], item["case"]): item.get("curve") for item in outcome.records}
-    if any(curves.values()):
+    curves = {
+        (item["model"], item["case"]): item["curve"]
+        for item in outcome.records
+        if item.get("curve")  # of the first seed only
+    }
+    if curves:
         return {"training": _training_figure(outcome.experiment, curves, title)}
     found: dict[str, Figure] = {}
     for case in outcome.experiment.cases:

@@ -143,11 +143,13 @@ def calibration_figure(
 
     Args:
         pit: values of each output by its name, such as the columns of ``Predictive.cdf``: a mapping or a
-            DataFrame; NaN are left out.
+            DataFrame; NaN are left out, and so are outputs that have nothing else.
         coverage: probability that a calibrated model stays inside the bands of a panel.
         title: of the whole figure.
     """
-    columns = dict(pit.items())
+    columns = {name: values for name, values in pit.items() if not np.isnan(values).all()}
+    if not columns:
+        raise InputError("pit: no output has a known value. Give rows whose targets are known.")
     n_pairs = min(3, -(-len(columns) // 4))
     figure, axes = panels(2 * len(columns), n_columns=2 * n_pairs, height=2.1, share_x=False)
     for (name, values), left, right in zip(columns.items(), axes[::2], axes[1::2], strict=True):

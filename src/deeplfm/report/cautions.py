@@ -66,6 +66,11 @@ def _of_the_fit(case: Case) -> Iterator[str]:
         reasons = "; ".join(f"{name}: {why}" for name, why in report.failed.items())
         n_all = len(report.failed.keys() | report.held_out_mnll.keys())
         yield f"{len(report.failed)} of {n_all} starts could not be fitted ({reasons})."
+    if report.interrupted:
+        yield (
+            "The fit was interrupted. What was found by then is kept: not every start was tried, or some "
+            "were trained without the held-out rows."
+        )
     stopped = [name for name, history in report.histories.items() if history.stopped == "time"]
     if stopped:
         yield (

@@ -200,8 +200,7 @@ def _indexed(forecaster: DeepLFMForecaster, later: pd.DataFrame) -> pd.DataFrame
     name, targets = forecaster.timeline_.name, forecaster.targets_
     times = later[name] if name in later.columns else later.index
     later = later.set_axis(forecaster.timeline_.read(times, "evaluation")).sort_index()
-    seen = forecaster.training_[targets].reindex(later.index).notna()
-    later[targets] = later[targets].mask(seen)
+    later[targets] = later[targets].mask(forecaster.known_at(later.index))
     return later[later[targets].notna().any(axis=1)]
 
 

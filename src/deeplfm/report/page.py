@@ -178,8 +178,11 @@ def _fit_summary(case: Case, forecaster: DeepLFMForecaster) -> str:
     histories = case.report.histories
     seconds = sum(history.seconds for history in histories.values())
     names = listed([f"“{name}”" for name in histories])
+    rows = (
+        "Training, until it was interrupted," if case.report.interrupted else "Training on all rows"
+    )
     return (
-        f"The model is {'a stack of ' * (len(histories) > 1)}{names}. Training on all rows took "
+        f"The model is {'a stack of ' * (len(histories) > 1)}{names}. {rows} took "
         f"{amount(seconds, 3)} s, without the race between the starts before it. The seed was "
         f"{forecaster.random_state}."
     )

@@ -623,3 +623,12 @@ def test_places_that_cannot_be_written_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"g.csv: cannot be written \(Is a directory\)"):
         write_table(example(), tmp_path / "g.csv")
     assert os.listdir(tmp_path) == ["g.csv"]
+
+
+def test_columns_may_have_any_name(tmp_path: Path) -> None:
+    path = tmp_path / "names.csv"
+    path.write_text("t,self,other\n0,1.5,2\n1,2.5,3\n")
+    frame = read_table(path)
+    assert frame["self"].tolist() == [1.5, 2.5]
+    write_table(frame, tmp_path / "again.csv", index=False)
+    pd.testing.assert_frame_equal(read_table(tmp_path / "again.csv"), frame)

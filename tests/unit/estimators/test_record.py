@@ -94,3 +94,10 @@ def test_a_line_is_drawn_through_times_that_have_no_row() -> None:
     assert list(Record.of(given, roles, "refuse", None).drawn()) == list(hours)
     assert list(Record.of(given.iloc[:20], roles, "refuse", None).drawn()) == list(hours[:20])
     assert list(record().drawn()) == list(DAYS)
+
+
+def test_times_that_differ_by_rounding_are_the_same() -> None:
+    given = pd.DataFrame({"t": [0.0, 0.1, 0.2, 0.3, 0.4], "y": [1.0, 2.0, np.nan, 4.0, 5.0]})
+    found = Record.of(given, Roles("t", ["y"], []), "refuse", None)
+    times = pd.Index(np.arange(6) * 0.1, name="t")  # 0.30000000000000004 is among them
+    assert found.known_at(times)["y"].tolist() == [True, True, False, True, True, False]

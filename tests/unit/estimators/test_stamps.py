@@ -153,3 +153,8 @@ def test_the_order_of_days_and_months_is_found_once_and_can_be_told() -> None:
     assert read_stamps(["01/02/2024"], "t", date_order="month first")[0] == pd.Timestamp(
         "2024-01-02"
     )
+
+
+def test_months_are_dates_and_no_durations() -> None:
+    months = read_stamps(pd.Series(["2024-01", "2024-02", "2024-03"]), "month")
+    assert list(months) == list(pd.to_datetime(["2024-01-01", "2024-02-01", "2024-03-01"]))

@@ -95,7 +95,14 @@ def test_the_coverage_of_the_usual_interval_is_written_out():
     assert "holds 50.0 %" in figure.axes[1].texts[0].get_text()
 
 
-@pytest.mark.parametrize("pit", [[np.nan], [0.5, 1.5], [-0.1]])
+@pytest.mark.parametrize("pit", [[0.5, 1.5], [-0.1]])
 def test_values_that_are_no_probabilities_are_refused(pit):
     with pytest.raises(InputError, match="pit: values between 0 and 1 are needed"):
         calibration_figure({"a": pit})
+
+
+def test_outputs_without_known_values_are_left_out() -> None:
+    pit = {"known": np.linspace(0, 1, 50), "unknown": np.full(50, np.nan)}
+    assert len(calibration_figure(pit).axes) == 2
+    with pytest.raises(InputError, match="no output has a known value"):
+        calibration_figure({"unknown": pit["unknown"]})
