@@ -13,6 +13,7 @@ from torch import Tensor
 from deeplfm import config as configuration
 from deeplfm.errors import ModelFileError
 from deeplfm.estimators.labels import Labels
+from deeplfm.estimators.saving import Contents
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.model import DeepLFM
 from deeplfm.storage import restore
@@ -22,8 +23,6 @@ from deeplfm.training.stack import Stack
 
 if TYPE_CHECKING:
     from deeplfm.estimators.regressor import DeepLFMRegressor
-
-Contents = tuple[dict[str, Any], dict[str, Tensor]]
 
 
 def describe(regressor: DeepLFMRegressor) -> Contents:

@@ -25,17 +25,17 @@ from deeplfm.estimators.observations import as_frame, in_order
 from deeplfm.estimators.record import Record
 from deeplfm.estimators.regressor import DeepLFMRegressor
 from deeplfm.estimators.roles import Name, Roles
+from deeplfm.estimators.saving import Contents, Saved
 from deeplfm.estimators.settings import DeepLFMSettings
 from deeplfm.estimators.timeline import Timeline
 from deeplfm.inspection import Curve
 from deeplfm.predictive import Predictive
-from deeplfm.storage import read_folder, write_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class DeepLFMForecaster(DeepLFMSettings):
+class DeepLFMForecaster(Saved, DeepLFMSettings):
     """Deep latent force model of a frame of series: forecasts and filled gaps with intervals.
 
     Times are numbers, timestamps or durations, regular or not, in any order; gaps are NaN. All
@@ -266,15 +266,9 @@ class DeepLFMForecaster(DeepLFMSettings):
         """What each hidden layer does to time; ``times`` as in :meth:`forces`."""
         return self.regressor_.hidden_layers(self._inputs_at(times))
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model and its training rows to a folder."""
+    def _described(self) -> Contents:
         check_is_fitted(self)
-        write_folder(path, *describe_forecaster(self))
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """The forecaster that :meth:`save` wrote; it predicts the same bits."""
-        return cls._restored(*read_folder(path), path)
+        return describe_forecaster(self)
 
     @classmethod
     def _restored(

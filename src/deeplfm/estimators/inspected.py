@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Inspected:
+class Inspected(ABC):
     """What can be seen of a fitted model beside its predictions."""
 
     stack_: Stack
@@ -94,14 +95,17 @@ class Inspected:
         fans = fans_of(self._posterior(inputs[order]), names)
         return forecast_figure(time, fans, later=seen, later_label="observations")
 
+    @abstractmethod
     def _inputs(self, X: Any) -> NDArray[Any]:
-        raise NotImplementedError
+        """Rows of the user's, checked."""
 
+    @abstractmethod
     def _tensor(self, values: NDArray[Any], is_scaled: bool = False) -> torch.Tensor:
-        raise NotImplementedError
+        """Rows as the models see them."""
 
+    @abstractmethod
     def _posterior(self, x: NDArray[Any]) -> Predictive:
-        raise NotImplementedError
+        """Prediction of checked rows."""
 
     def _inspector(self) -> Inspector:
         check_is_fitted(self)

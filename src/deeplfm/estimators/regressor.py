@@ -15,17 +15,17 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
 from deeplfm.errors import ConfigError, InputError
-from deeplfm.estimators.archive import Contents, describe, rebuild
+from deeplfm.estimators.archive import describe, rebuild
 from deeplfm.estimators.arrays import Arrays
 from deeplfm.estimators.inspected import Inspected
 from deeplfm.estimators.labels import Labels
+from deeplfm.estimators.saving import Contents, Saved
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.settings import DeepLFMSettings
 from deeplfm.estimators.validation import check_inputs, check_targets
 from deeplfm.interruption import graceful_interrupts
 from deeplfm.kernels import compiled_kernels
 from deeplfm.predictive import Predictive
-from deeplfm.storage import read_folder, write_folder
 from deeplfm.training import Rows, RowSource, StoredRows
 from deeplfm.training.race import Recipe, Report, fit_recipe, race
 from deeplfm.training.stack import Stack
@@ -33,7 +33,7 @@ from deeplfm.training.stack import Stack
 _PREDICTION_ROWS = 4096  # held at a time with all their mixture components
 
 
-class DeepLFMRegressor(Inspected, RegressorMixin, MultiOutputMixin, DeepLFMSettings):
+class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepLFMSettings):
     """Deep latent force model for a series (one input: time) or a table (several inputs).
 
     Answers come in the form of the question: arrays for arrays; for a frame of rows, where the targets
@@ -177,15 +177,6 @@ class DeepLFMRegressor(Inspected, RegressorMixin, MultiOutputMixin, DeepLFMSetti
             for d, rows in enumerate(known.T)
         ]
         return float(np.mean(scores))
-
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to a folder."""
-        write_folder(path, *self._described())
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """The estimator that :meth:`save` wrote; it predicts the same bits."""
-        return cls._restored(*read_folder(path), path)
 
     def _described(self) -> Contents:
         check_is_fitted(self)

@@ -35,7 +35,7 @@ def cautions(case: Case) -> list[str]:
     for index, target in enumerate(case.record.targets):
         found += _of_the_target(case, target)
         if case.horizon is not None:
-            found += _of_the_forecast(case, index, target)
+            found += _of_the_forecast(case, case.horizon - case.record.last, index, target)
         if case.judgement is not None:
             found += _of_the_scores(case.judgement, index, target)
     return found
@@ -114,11 +114,9 @@ def _of_the_target(case: Case, target: TargetFacts) -> Iterator[str]:
         )
 
 
-def _of_the_forecast(case: Case, index: int, target: TargetFacts) -> Iterator[str]:
+def _of_the_forecast(case: Case, ahead: float, index: int, target: TargetFacts) -> Iterator[str]:
     clock, name = case.clock, target.name
-    assert case.horizon is not None
     strong = [line.period for line in case.lines.get(name, []) if line.share >= _STRONG]
-    ahead = case.horizon - case.record.last
     if strong and not target.is_constant and ahead > _MOST_PERIODS_AHEAD * max(strong):
         yield (
             f"{name}: the forecast runs over {ahead / max(strong):.0f} of the longest period found "

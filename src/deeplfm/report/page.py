@@ -22,7 +22,8 @@ from deeplfm.files import write_whole
 from deeplfm.report import tables
 from deeplfm.report.cautions import cautions, looks_clinical
 from deeplfm.report.charts import MOST_POINTS
-from deeplfm.report.evidence import Case, gather
+from deeplfm.report.clock import Clock
+from deeplfm.report.evidence import Case, Judgement, gather
 from deeplfm.report.panels import Panels
 from deeplfm.report.prediction import LEVELS, RECORD_ROWS, thinned
 from deeplfm.report.wording import amount, count, listed
@@ -112,7 +113,7 @@ def _render(
         cautions=cautions(case),
         data_summary=_data_summary(case),
         target_table=tables.target_table(case.record, case.clock),
-        judged_summary=judgement and _judged_summary(case),
+        judged_summary=judgement and _judged_summary(judgement, case.clock),
         score_table=judgement and tables.score_table(judgement),
         coverage_table=judgement and tables.coverage_table(judgement, targets),
         calibration=panels.calibration(),
@@ -165,9 +166,8 @@ def _data_summary(case: Case) -> str:
     return f"{count(record.n_rows)} rows over {clock.length(record.span)}, {step}.{zone}"
 
 
-def _judged_summary(case: Case) -> str:
-    assert case.judgement is not None
-    times, clock = case.judgement.times, case.clock
+def _judged_summary(judgement: Judgement, clock: Clock) -> str:
+    times = judgement.times
     return (
         f"Judged by {count(len(times))} rows from {clock.text(times[0])} to {clock.text(times[-1])} "
         "that the model has not seen."
