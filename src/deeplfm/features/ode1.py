@@ -13,9 +13,8 @@ from deeplfm.features.base import Tables
 from deeplfm.features.waves import HarmonicMap, WaveTables, steady_tables
 from deeplfm.features.waves import response_transients as response_transients
 
-# Up to these |z| a response is a polynomial: of a column, where the quotient would lose digits of
-# gradients, and of a whole layer, where no wave is then needed at all.
-_COLUMN_RADIUS, _LAYER_RADIUS = 0.2, 1.0
+# Up to this |z| a response is written as a polynomial: the quotient would lose digits of gradients.
+_RADIUS = 0.2
 _NEARLY_ZERO = 1e-30  # kernels take a gain of 0 for one that no row may change
 
 
@@ -52,8 +51,7 @@ def response_tables(
     radius = torch.hypot(decay.detach(), frequency.detach()) * extent[..., None, :, None]
     extent = torch.where(extent > 0, extent, 1.0)  # the unit of the powers
     reach = extent.double()[..., None, :, None]  # *#S 1 J 1
-    is_small = bool((radius < _LAYER_RADIUS).all())
-    is_near = radius < (_LAYER_RADIUS if is_small else _COLUMN_RADIUS)
+    is_near = radius < _RADIUS
     far_decay = torch.where(is_near, 1.0, decay)
     amplitude = torch.where(is_near, 0.0, gain) / torch.hypot(far_decay, frequency)
     turn = frequency * lower_limit
@@ -74,11 +72,10 @@ def response_tables(
             power = -c * power
             term_real, term_imag = power - w * term_imag, w * term_real
     samples = frequency.shape[:-3]
-    waves = slice(0, 0 if is_small else None)
     tables = (
-        frequency.unsqueeze(-2)[..., waves, :, :],
-        amplitude[..., waves, :],
-        phase[..., waves, :],
+        frequency.unsqueeze(-2),
+        amplitude,
+        phase,
         torch.cat(transient_real, dim=-2),
         torch.cat(transient_imag, dim=-2),
         decay.squeeze(-1).expand(*samples, -1, -1),
