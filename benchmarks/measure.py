@@ -52,8 +52,8 @@ def seconds_of(step: Step, clock: Clock = time.perf_counter) -> float:
 def floor_step(n_elements: int) -> Step:
     """sin and cos of a number of elements, as forward needs them, and again as backward does.
 
-    The derivative of either is the other, and keeping them would cost memory in place of time. Blocks
-    are reused, so that this is the time of the arithmetic alone.
+    That is what a step takes which keeps none of them; one that pulls back every block while it is at
+    hand evaluates them once. Blocks are reused, so that this is the time of the arithmetic alone.
     """
     n_blocks, rest = divmod(n_elements, _BLOCK)
     angle = torch.randn(_BLOCK)

@@ -3,8 +3,9 @@
 One hidden layer of 3, 100 features, 100 samples, the input concatenated, float32; forward, backward
 and AdamW. ``plain`` is the paper's ELBO in plain PyTorch, ``ours`` the same by the best path of this
 machine, ``exact`` has its last layer solved in closed form, ``naive`` is `naive.py`, and ``floor`` is
-the sine and cosine that no implementation can avoid. Hidden values are scaled to order one: at the
-paper's start they are so small that our features are polynomials, which cost less than waves.
+the unit of time: the sines and cosines of the hidden values, forward and again backward. Hidden values
+are scaled to order one: at the paper's start they are so small that our features are polynomials, which
+cost less than waves.
 
     python benchmarks/step.py --shape toy
     python benchmarks/step.py --shape charis --json step-charis.json --rounds 9

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from deeplfm.features import FeatureMap
 from deeplfm.features.base import Tables
-from deeplfm.variational.products import FeatureBlocks, diagonal_moments
+from deeplfm.features.waves import HarmonicMap
+from deeplfm.variational.products import FeatureBlocks, diagonal_moments, sample_mean
 
 
 class BlockColumns:
@@ -64,7 +65,14 @@ class BlockColumns:
     @property
     def is_fused(self) -> bool:
         """Whether moments of independent weights need no columns."""
-        return not self.is_free and self.features.has_wave_moments(self.tables)
+        return self.harmonic is not None
+
+    @property
+    def harmonic(self) -> HarmonicMap | None:
+        """The map, where moments of independent weights need no columns of it."""
+        if self.is_free or not isinstance(self.features, HarmonicMap):
+            return None
+        return self.features if self.features.has_wave_moments(self.tables) else None
 
     @property
     def waves_per_row(self) -> int:
@@ -100,16 +108,45 @@ class BlockColumns:
     def moments(
         self, tensors: Sequence[Tensor], mean: Tensor, variance: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """ΦM and Φ²V of a block without making its columns; for one that ``is_fused``."""
+        """ΦM and Φ²V of a block, without making its columns where it ``is_fused``."""
+        if self.harmonic is None:
+            return diagonal_moments(self.make(tensors), mean, variance)
         x, tables, base, extras = self._parts(tensors)
-        width = self.features.n_columns - self.features.n_extra_columns
-        waves, others = mean[..., :width, :], mean[..., width:, :]
-        wave_variance, other_variance = variance[..., :width, :], variance[..., width:, :]
-        found = self.features.wave_moments(x, tables, base, waves, wave_variance)
+        waves, others = self._waves_and_extras(mean, variance)
+        found = self.harmonic.wave_moments(x, tables, base, *waves)
         if not extras:
             return found
-        rest = diagonal_moments(extras, others, other_variance)
+        rest = diagonal_moments(extras, *others)
         return found[0] + rest[0], found[1] + rest[1]
+
+    def squares(
+        self,
+        tensors: Sequence[Tensor],
+        mean: Tensor,
+        variance: Tensor,
+        target: Tensor,
+        weight: Tensor,
+        others: Sequence[tuple[Tensor, Tensor]],
+    ) -> Tensor:
+        """:func:`weighted_squares` of a block that ``is_fused``, given moments of all other columns."""
+        if self.harmonic is None:
+            raise ValueError("squares need moments, which this block makes through its columns")
+        x, tables, base, extras = self._parts(tensors)
+        waves, of_extras = self._waves_and_extras(mean, variance)
+        if extras:
+            others = [*others, diagonal_moments(extras, *of_extras)]
+        for known, _ in others:
+            target = target - known
+        found = self.harmonic.wave_squares(x, tables, base, *waves, target, weight)
+        return sum(((weight * sample_mean(item)).sum() for _, item in others), start=found)
+
+    def _waves_and_extras(
+        self, mean: Tensor, variance: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """Tables of weights for the waves, and for the columns beside them."""
+        width = self.features.n_columns - self.features.n_extra_columns
+        waves = mean[..., :width, :], variance[..., :width, :]
+        return waves, (mean[..., width:, :], variance[..., width:, :])
 
     def _parts(
         self, tensors: Sequence[Tensor]
@@ -125,6 +162,8 @@ def _join(hidden: Tensor, original: Tensor) -> Float[Tensor, "S N HP"]:
 
 def _grid(item: Tensor, is_sampled: bool, samples: list[int], rows: list[int]) -> list[Tensor]:
     """Blocks of *S … N ·, rows varying fastest; split, whose backward pass is one concatenation."""
+    if len(samples) == len(rows) == 1:  # not even that
+        return [item]
     parts = item.split(samples) if is_sampled else [item]
     blocks = [block for part in parts for block in part.split(rows, dim=-2)]
     return blocks if is_sampled else blocks * len(samples)

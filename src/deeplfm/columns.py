@@ -7,6 +7,7 @@ set by the block, not by the number of samples.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -15,8 +16,14 @@ import torch
 from torch import Tensor
 
 from deeplfm.block_columns import BlockColumns
-from deeplfm.blockwise import blockwise
-from deeplfm.variational.products import FeatureBlocks, LazyColumns, add, diagonal_moments
+from deeplfm.blockwise import BlockFunction, blockwise, blockwise_sum
+from deeplfm.variational.products import (
+    FeatureBlocks,
+    LazyColumns,
+    add,
+    diagonal_moments,
+    weighted_squares,
+)
 
 # Waves (samples × rows × columns × terms) of a block, and how many may be kept for the backward pass.
 _BLOCK_WAVES, _KEPT_WAVES = 2**19, 2**20
@@ -54,19 +61,32 @@ class PieceColumns(LazyColumns):
 
     def diagonal_moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """ΦM and Φ²V, feature map by feature map: each may know a way without columns."""
+        tables = self._by_block(mean, variance)
+        means, variances = zip(*map(self._moments, range(len(tables)), tables), strict=True)
+        return add(list(means)), add(list(variances))
+
+    def diagonal_squares(
+        self, mean: Tensor, variance: Tensor, target: Tensor, weight: Tensor
+    ) -> Tensor:
+        """Σ λ((y − ΦM)² + Φ²V): with its gradient in one pass, by the last map that knows a way."""
+        fused = [i for i, block in enumerate(self._blocks) if block.is_fused]
+        if not fused or self._made is not None or not torch.is_grad_enabled():
+            return weighted_squares(*self.diagonal_moments(mean, variance), target, weight)
+        tables, last = self._by_block(mean, variance), fused[-1]
+        others = [self._moments(i, item) for i, item in enumerate(tables) if i != last]
+        return self._blocks[last].squares(
+            self._tensors[last], *tables[last], target, weight, others
+        )
+
+    def _by_block(self, mean: Tensor, variance: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """The weights of every feature map."""
         widths = [block.features.n_columns for block in self._blocks]
-        parts = zip(mean.split(widths, -2), variance.split(widths, -2), strict=True)
-        means, variances = [], []
-        for i, (block_mean, block_variance) in enumerate(parts):
-            block, tensors = self._blocks[i], self._tensors[i]
-            if self._made is None and block.is_fused:
-                found = block.moments(tensors, block_mean, block_variance)
-            else:
-                columns = block.make(tensors) if self._made is None else self._made[i]
-                found = diagonal_moments(columns, block_mean, block_variance)
-            means.append(found[0])
-            variances.append(found[1])
-        return add(means), add(variances)
+        return list(zip(mean.split(widths, -2), variance.split(widths, -2), strict=True))
+
+    def _moments(self, i: int, tables: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        if self._made is not None:
+            return diagonal_moments(self._made[i], *tables)
+        return self._blocks[i].moments(self._tensors[i], *tables)
 
 
 class LayerColumns:
@@ -106,51 +126,72 @@ class LayerColumns:
             is_diagonal: the reduction is :func:`diagonal_moments`; where it needs no columns, it
                 needs no blocks.
         """
-        if self._kept is not None:
-            return reduction(self._kept, *arguments, *by_sample)
-        if is_diagonal and all(block.is_free or block.is_fused for block in self.blocks):
-            return reduction(self._everything(), *arguments, *by_sample)
+        whole = self._in_one_piece(is_diagonal)
+        if whole is not None:
+            return reduction(whole, *arguments, *by_sample)
         pieces, samples, rows = self._split(_BLOCK_WAVES)
         shares = [item.split(samples) for item in by_sample]
-        widths = [len(tensors) for tensors in pieces[0]]
+        blocks = [
+            [*_flat(piece), *arguments, *(share[i // len(rows)] for share in shares)]
+            for i, piece in enumerate(pieces)
+        ]
+        parts = blockwise(self._of_tensors(reduction, pieces[0]), blocks)
+        return tuple(_assemble(list(part), len(rows)) for part in zip(*parts, strict=True))
 
-        def function(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-            piece, start = [], 0
-            for width in widths:
-                piece.append(tensors[start : start + width])
-                start += width
-            return reduction(PieceColumns(self.blocks, piece), *tensors[start:])
+    def total(
+        self,
+        reduction: Reduction,
+        *arguments: Tensor,
+        by_row: Sequence[Tensor] = (),
+        is_diagonal: bool = False,
+    ) -> tuple[Tensor, ...]:
+        """A reduction over rows and the mean over samples; with gradients where it is one number.
+
+        Args:
+            reduction: as for :meth:`map`, but that it returns sums over rows and means over samples.
+            arguments: tensors for all blocks.
+            by_row: tensors of which a block takes its rows, the last dimension but one.
+            is_diagonal: the reduction is :func:`diagonal_squares`.
+        """
+        whole = self._in_one_piece(is_diagonal)
+        if whole is not None:
+            return reduction(whole, *arguments, *by_row)
+        pieces, samples, rows = self._split(_BLOCK_WAVES)
+        shares = [item.split(rows, dim=-2) for item in by_row]
+        parts = [torch.tensor(size / self.n_samples, dtype=torch.float64) for size in samples]
+        function = self._of_tensors(reduction, pieces[0])
+
+        def weighted(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+            part = tensors[-1].item()  # of all samples
+            return tuple(part * item for item in function(tensors[:-1]))
 
         blocks = [
             [
-                *(tensor for tensors in piece for tensor in tensors),
+                *_flat(piece),
                 *arguments,
-                *(share[i // len(rows)] for share in shares),
+                *(share[i % len(rows)] for share in shares),
+                parts[i // len(rows)],
             ]
             for i, piece in enumerate(pieces)
         ]
-        parts = blockwise(function, blocks)
-        return tuple(_assemble(list(part), len(rows)) for part in zip(*parts, strict=True))
+        return blockwise_sum(weighted, blocks)
 
-    @torch.no_grad()
-    def total(self, reduction: Reduction, *by_row: Tensor) -> tuple[Tensor, ...]:
-        """A reduction over rows and the mean over samples, without gradients.
+    def _in_one_piece(self, is_diagonal: bool) -> PieceColumns | None:
+        """All columns, where they are kept or need not be made."""
+        needs_none = is_diagonal and all(block.is_free or block.is_fused for block in self.blocks)
+        return self._everything() if self._kept is None and needs_none else self._kept
 
-        Args:
-            reduction: takes the columns of a block and the arguments.
-            by_row: tensors of which a block takes its rows, the last dimension but one.
-        """
-        if self._kept is not None:
-            return reduction(self._kept, *by_row)
-        pieces, samples, rows = self._split(_BLOCK_WAVES)
-        shares = [item.split(rows, dim=-2) for item in by_row]
-        totals: list[Tensor] = []
-        for i, piece in enumerate(pieces):
-            part = samples[i // len(rows)] / self.n_samples
-            known = [share[i % len(rows)] for share in shares]
-            found = [part * item for item in reduction(PieceColumns(self.blocks, piece), *known)]
-            totals = [a.add_(b) for a, b in zip(totals, found, strict=True)] if totals else found
-        return tuple(totals)
+    def _of_tensors(self, reduction: Reduction, piece: Piece) -> BlockFunction:
+        """A reduction as a function of the tensors of a block, those of its columns first."""
+        widths = [len(tensors) for tensors in piece]
+
+        def function(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+            columns, others = tensors[: sum(widths)], tensors[sum(widths) :]
+            ends = itertools.accumulate(widths)
+            own = [columns[end - width : end] for width, end in zip(widths, ends, strict=True)]
+            return reduction(PieceColumns(self.blocks, own), *others)
+
+        return function
 
     def _everything(self) -> PieceColumns:
         """All samples and rows as one block."""
@@ -172,6 +213,10 @@ class LayerColumns:
 def _sizes(total: int, size: int) -> list[int]:
     """Parts of one size and a rest: buffers of equal size are used again."""
     return [size] * (total // size) + [total % size] * (total % size > 0)
+
+
+def _flat(piece: Piece) -> list[Tensor]:
+    return [tensor for tensors in piece for tensor in tensors]
 
 
 def _assemble(parts: list[Tensor], n_row_blocks: int) -> Tensor:

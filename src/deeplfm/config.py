@@ -72,6 +72,7 @@ class ModelConfig:
         input_dependent_noise: learn the noise variance as a function of the input.
         n_samples: Monte Carlo samples of the hidden layers in training.
         n_paths: function paths kept for prediction.
+        n_bells: bells of each output, whose weights the last layer then says; 0 for Gaussian noise.
     """
 
     n_inputs: int
@@ -80,6 +81,7 @@ class ModelConfig:
     input_dependent_noise: bool = False
     n_samples: int = 100
     n_paths: int = 100
+    n_bells: int = 0
 
     def __post_init__(self) -> None:
         if not self.layers:
@@ -90,11 +92,18 @@ class ModelConfig:
                     f"model: layer {index} is hidden and has weights='exact', which exist in closed "
                     "form only for the last layer. Use 'mean-field' or 'full'."
                 )
+        width = self.layers[-1].width
+        if self.n_bells and (width % self.n_bells or self.layers[-1].weights == "exact"):
+            raise ConfigError(
+                f"model: {self.n_bells} bells for each output, but a last layer of width {width} with "
+                f"{self.layers[-1].weights!r} weights. Make it outputs × bells wide, with 'mean-field' "
+                "or 'full' weights."
+            )
 
     @property
     def n_outputs(self) -> int:
         """Number D of outputs."""
-        return self.layers[-1].width
+        return self.layers[-1].width // (self.n_bells or 1)
 
 
 def to_dict(config: ModelConfig) -> dict[str, Any]:

@@ -14,7 +14,14 @@ from deeplfm.errors import ConfigError
 from deeplfm.features import feature_map
 from deeplfm.randomness import standard_normal
 from deeplfm.variational import Exact, Frequencies, MeanField, gaussian_weights
-from deeplfm.variational.products import FeatureBlocks, multiply, weighted_gram, weighted_moment
+from deeplfm.variational.products import (
+    FeatureBlocks,
+    diagonal_squares,
+    multiply,
+    weighted_gram,
+    weighted_moment,
+    weighted_squares,
+)
 
 
 class Block(nn.Module):
@@ -172,10 +179,27 @@ class Layer(nn.Module):
         def reduce(columns: FeatureBlocks, *tables: Tensor) -> tuple[Tensor, ...]:
             return tuple(map(self.by_output, self.weights.moments(columns, *tables)))
 
-        mean, variance = features.map(
-            reduce, *self.weights.tables(), is_diagonal=isinstance(self.weights, MeanField)
-        )
+        mean, variance = features.map(reduce, *self.weights.tables(), is_diagonal=self._is_diagonal)
         return mean, variance
+
+    def squares(
+        self,
+        features: LayerColumns,
+        target: Float[Tensor, "N D"],
+        precision: Float[Tensor, "N D"],
+    ) -> Float[Tensor, ""]:
+        """Σ_n λ_n E[(y_n − φ_nᵀW)²]: all that a Gaussian bound asks of samples, moments not kept."""
+        is_diagonal, weights = self._is_diagonal, self.weights
+
+        def reduce(columns: FeatureBlocks, *tensors: Tensor) -> tuple[Tensor, ...]:
+            *tables, target, precision = tensors
+            if is_diagonal:
+                return (diagonal_squares(columns, *tensors),)
+            return (weighted_squares(*weights.moments(columns, *tables), target, precision),)
+
+        by_row = self._by_group(target, precision, dtype=weights.mean.dtype)
+        (found,) = features.total(reduce, *weights.tables(), by_row=by_row, is_diagonal=is_diagonal)
+        return found
 
     def sample(
         self,
@@ -189,7 +213,7 @@ class Layer(nn.Module):
         mean, variance = self.moments(features)
         noise = standard_normal(n_samples, mean.shape[-2:], mean, generator, self.is_antithetic)
         # The variance of a row is 0 at t = 0 with a = 0, where the root has no gradient.
-        return mean + (variance + _TINY).sqrt() * noise
+        return torch.addcmul(mean, (variance + _TINY).sqrt(), noise)
 
     def path_noise(
         self, n_samples: int, generator: torch.Generator | None = None
@@ -209,6 +233,7 @@ class Layer(nn.Module):
         (values,) = features.map(reduce, by_sample=[self.weights.draw(noise)])
         return values
 
+    @torch.no_grad()
     def statistics(
         self,
         features: LayerColumns,
@@ -216,15 +241,12 @@ class Layer(nn.Module):
         precision: Float[Tensor, "N D"],
     ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
         """Σ_n λ_n E[φφᵀ] and Σ_n λ_n y_n E[φ]: all that exact weights need to know of some rows."""
-        target, precision = (
-            item.to(torch.float64).mT.unflatten(0, (self.n_groups, self.n_units)).mT
-            for item in (target, precision)
-        )  # G N U
 
         def reduce(columns: FeatureBlocks, precision: Tensor, shift: Tensor) -> tuple[Tensor, ...]:
             return weighted_gram(columns, precision), weighted_moment(columns, shift)
 
-        gram, moment = features.total(reduce, precision, target * precision)
+        target, precision = self._by_group(target, precision, dtype=torch.float64)
+        gram, moment = features.total(reduce, by_row=[precision, target * precision])
         return gram, moment
 
     def solve(
@@ -243,6 +265,17 @@ class Layer(nn.Module):
         for block in self.blocks:
             total = total + block.kl()
         return total
+
+    @property
+    def _is_diagonal(self) -> bool:
+        return isinstance(self.weights, MeanField)
+
+    def _by_group(
+        self, *items: Float[Tensor, "N D"], dtype: torch.dtype
+    ) -> list[Float[Tensor, "G N U"]]:
+        """Outputs as groups × units."""
+        sizes = (self.n_groups, self.n_units)
+        return [item.to(dtype).mT.unflatten(0, sizes).mT for item in items]
 
     def _exact(self) -> Exact:
         if not isinstance(self.weights, Exact):

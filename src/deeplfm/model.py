@@ -12,17 +12,18 @@ from deeplfm.columns import LayerColumns
 from deeplfm.config import ModelConfig
 from deeplfm.errors import ConfigError
 from deeplfm.layers import Layer
-from deeplfm.likelihoods import Gaussian, mask_missing
+from deeplfm.likelihoods import Bells, Components, Gaussian, Likelihood, mask_missing
 from deeplfm.predictive import Predictive
 from deeplfm.randomness import generator_for
 from deeplfm.variational import Exact
 
-# Rows are predicted in blocks, so that memory does not grow with the request.
-_PREDICTION_ROWS = 512
+# Rows are predicted in blocks, so that memory does not grow with the request; of one path in larger
+# ones, since all that is made once for a block would be made often.
+_PREDICTION_ROWS, _ROWS_OF_ALL_PATHS = 512, 8192
 
 
 class DeepLFM(nn.Module):
-    r"""p(Y | X) with F⁽ˡ⁺¹⁾ = Φ(F⁽ˡ⁾, X) W⁽ˡ⁾ and Gaussian noise.
+    r"""p(Y | X) with F⁽ˡ⁺¹⁾ = Φ(F⁽ˡ⁾, X) W⁽ˡ⁾ and Gaussian noise, or bells.
 
     It lives in standardised units; estimators convert from and to the user's.
 
@@ -38,6 +39,7 @@ class DeepLFM(nn.Module):
     """
 
     layers: Sequence[Layer]
+    likelihood: Likelihood
     temperature: Tensor
 
     def __init__(self, config: ModelConfig, seed: int = 0) -> None:
@@ -59,15 +61,37 @@ class DeepLFM(nn.Module):
             )
             n_hidden = layer.width
         self.layers = layers  # type: ignore[assignment]
-        self.likelihood = Gaussian(
-            config.n_inputs, config.n_outputs, config.input_dependent_noise, generator
-        )
+        self.likelihood = self._likelihood(generator)
         self.register_buffer("temperature", torch.ones(config.n_outputs))
+
+    def _likelihood(self, generator: torch.Generator) -> Likelihood:
+        config = self.config
+        if config.n_bells:
+            return Bells(config.n_outputs, config.n_bells)
+        return Gaussian(config.n_inputs, config.n_outputs, config.input_dependent_noise, generator)
+
+    @property
+    def gaussian(self) -> Gaussian:
+        """The likelihood of a model with Gaussian noise."""
+        if not isinstance(self.likelihood, Gaussian):
+            raise ConfigError("model: its noise is not Gaussian, as this objective or start needs.")
+        return self.likelihood
+
+    @property
+    def bells(self) -> Bells:
+        """The likelihood of a model of bells."""
+        if not isinstance(self.likelihood, Bells):
+            raise ConfigError("model: it has no bells. Give n_bells, or choose another objective.")
+        return self.likelihood
 
     @property
     def output_layer(self) -> Layer:
         """The last layer."""
         return self.layers[-1]
+
+    @property
+    def _rows_at_once(self) -> int:
+        return max(_PREDICTION_ROWS, _ROWS_OF_ALL_PATHS // self.config.n_paths)
 
     @property
     def has_exact_output(self) -> bool:
@@ -156,7 +180,7 @@ class DeepLFM(nn.Module):
         """All that the exact output weights need to know of some rows; those of more rows add up."""
         target, precision = self.precision(x, y, row_weight)
         totals: list[Tensor] = []
-        for rows in torch.arange(len(x), device=x.device).split(_PREDICTION_ROWS):
+        for rows in torch.arange(len(x), device=x.device).split(self._rows_at_once):
             found = self.output_layer.statistics(
                 self._path_features(x[rows]), target[rows], precision[rows]
             )
@@ -195,7 +219,7 @@ class DeepLFM(nn.Module):
     ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
         """Targets without gaps, and the noise precision of each: 0 where the target is missing."""
         target, observed = mask_missing(y)
-        precision = observed / self.likelihood.variance(x)
+        precision = observed / self.gaussian.variance(x)
         if row_weight is not None:
             precision = precision * row_weight[:, None]
         return target, precision
@@ -203,19 +227,18 @@ class DeepLFM(nn.Module):
     @torch.no_grad()
     def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:
         """Predictive distribution: a fixed function of each row, whatever the batch."""
-        parts = [self._predict(rows) for rows in x.split(_PREDICTION_ROWS)]
-        mean, variance, noise = (torch.cat(part, dim=-2) for part in zip(*parts, strict=True))
-        weight = mean.new_full((mean.shape[0], 1), 1 / mean.shape[0]).expand(-1, mean.shape[-1])
-        return Predictive(
-            mean, variance, noise, weight, draw=lambda n, seed: self._draw(x, n, seed)
-        )
+        parts = [self._predict(rows) for rows in x.split(self._rows_at_once)]
+        *moments, weights = zip(*parts, strict=True)
+        mean, variance, noise = (torch.cat(part, dim=-2) for part in moments)
+        weight = torch.cat(weights, dim=-2) if self.config.n_bells else weights[0]
+        draw = None if self.config.n_bells else lambda n, seed: self._draw(x, n, seed)
+        return Predictive(mean, variance, noise, weight, draw)
 
-    def _predict(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _predict(self, x: Tensor) -> Components:
         mean, variance = self.output_layer.moments(self._path_features(x))
         if mean.dim() == 2:
             mean, variance = mean[None], variance[None]
-        noise = self.likelihood.predictive_variance(x)
-        return mean, variance, noise.to(mean.dtype)
+        return self.likelihood.components(x, mean, variance)
 
     def _path_features(self, x: Tensor, n_paths: int | None = None) -> LayerColumns:
         generator = generator_for(self.seed, "prediction", device=x.device)
@@ -228,7 +251,7 @@ class DeepLFM(nn.Module):
         layer = self.output_layer
         noise = layer.path_noise(n_draws, generator)
         lines = []
-        for rows in x.split(_PREDICTION_ROWS):
+        for rows in x.split(self._rows_at_once):
             features = self._path_features(rows)
             size = n_draws if features.is_free else features.n_samples
             rounds = [

@@ -4,6 +4,7 @@ r"""The objectives: the only place where a bound is computed.
 - :func:`predictive`: log-mean-exp over samples in place of the mean: what the public code maximises.
 - :func:`collapsed`: the ELBO at the best output weights for this batch. The maximum over q of a
   sample average is optimistic, so it trains and is never reported as an ELBO.
+- :func:`density`: for observations that are not Gaussian.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from deeplfm.columns import LayerColumns
 from deeplfm.errors import ConfigError
 from deeplfm.likelihoods import mask_missing
 from deeplfm.model import DeepLFM
@@ -59,8 +61,7 @@ def elbo(
     rate: float = 1.0,
 ) -> Float[Tensor, ""]:
     """Evidence lower bound: E_q[log p(y | f)] − KL, less the penalty of a noise head."""
-    mean, variance = model(batch.x, n_samples, generator)
-    return _bound(model, batch, mean, variance)
+    return _bound(model, batch, model.features(batch.x, n_samples, generator))
 
 
 def collapsed(
@@ -80,8 +81,7 @@ def collapsed(
     with torch.no_grad():
         target, precision = model.precision(batch.x, batch.y, batch.row_weight)
         layer.solve(*layer.statistics(features, target, batch.scale * precision), rate)
-    mean, variance = layer.moments(features)
-    return _bound(model, batch, mean, variance)
+    return _bound(model, batch, features)
 
 
 def predictive(
@@ -94,22 +94,36 @@ def predictive(
     """Σ_n log (1/S) Σ_s p(y_n | sample s) − KL."""
     mean, variance = model(batch.x, n_samples, generator)
     target, _ = mask_missing(batch.y)
-    noise = model.likelihood.variance(batch.x).to(mean.dtype)
-    log_density = model.likelihood.log_marginal(target.to(mean.dtype), mean, variance, noise)
+    noise = model.gaussian.variance(batch.x).to(mean.dtype)
+    log_density = model.gaussian.log_marginal(target.to(mean.dtype), mean, variance, noise)
     if log_density.dim() == 3:
         log_density = torch.logsumexp(log_density, dim=0) - math.log(len(log_density))
     return batch.total(log_density) - model.kl() - model.likelihood.penalty()
 
 
-def _bound(model: DeepLFM, batch: Batch, mean: Tensor, variance: Tensor) -> Float[Tensor, ""]:
+def density(
+    model: DeepLFM,
+    batch: Batch,
+    n_samples: int,
+    generator: torch.Generator | None = None,
+    rate: float = 1.0,
+) -> Float[Tensor, ""]:
+    """E_q[log p(y | f)] − KL for a likelihood of any shape, by samples of f for each row."""
+    features = model.features(batch.x, n_samples, generator)
+    function = model.output_layer.sample(features, generator)
     target, _ = mask_missing(batch.y)
-    noise = model.likelihood.variance(batch.x).to(mean.dtype)
-    target = target.to(mean.dtype)
-    squares = (target - mean).square() + variance
-    if squares.dim() == 3:  # samples enter through their mean squares alone
-        squares = squares.mean(0)
-    density = model.likelihood.expected_log_prob(target, target, squares, noise)
-    return batch.total(density) - model.kl() - model.likelihood.penalty()
+    log_density = model.bells.log_prob(target.to(function.dtype), function).mean(0)
+    return batch.total(log_density) - model.kl() - model.likelihood.penalty()
+
+
+def _bound(model: DeepLFM, batch: Batch, features: LayerColumns) -> Float[Tensor, ""]:
+    """The density of a perfect fit, less what the mean squares of the residuals take from it."""
+    target, precision = model.precision(batch.x, batch.y, batch.row_weight)
+    noise = model.gaussian.variance(batch.x)
+    perfect = model.gaussian.expected_log_prob(target, target, torch.zeros_like(target), noise)
+    squares = model.output_layer.squares(features, target, precision)
+    fit = batch.total(perfect.to(squares.dtype)) - 0.5 * batch.scale * squares
+    return fit - model.kl() - model.likelihood.penalty()
 
 
 Objective = Callable[..., Float[Tensor, ""]]
@@ -117,6 +131,7 @@ OBJECTIVES: dict[str, Objective] = {
     "elbo": elbo,
     "predictive": predictive,
     "collapsed": collapsed,
+    "density": density,
 }
 
 

@@ -27,8 +27,9 @@ class Predictive:
         mean: component means.
         variance: component variances of the function.
         noise_variance: variance of the observation noise; per component for a stack.
-        weight: mixture weights, for each output; each column sums to one.
-        draw: makes whole functions: (number of draws, seed) → S N D.
+        weight: mixture weights, for each output, and for each row where they differ; they sum to one.
+        draw: makes whole functions: (number of draws, seed) → S N D. Without it they are drawn from
+            the mixture, a function at the same level of it in all rows.
     """
 
     def __init__(
@@ -36,12 +37,12 @@ class Predictive:
         mean: Float[Tensor, "C N D"],
         variance: Float[Tensor, "C N D"],
         noise_variance: Float[Tensor, "*C N D"],
-        weight: Float[Tensor, "C D"],
-        draw: Callable[[int, int], Float[Tensor, "S N D"]],
+        weight: Float[Tensor, "C D"] | Float[Tensor, "C _ D"],
+        draw: Callable[[int, int], Float[Tensor, "S N D"]] | None = None,
     ) -> None:
         self.component_mean, self.component_variance = mean, variance
         self.component_noise = noise_variance.expand_as(mean)
-        self.weight = weight
+        self.weight = weight if weight.dim() == 3 else weight[:, None]  # C #N D
         self._draw = draw
 
     @property
@@ -95,6 +96,8 @@ class Predictive:
         self, n_draws: int = 1, seed: int = 0, latent: bool = False
     ) -> Float[Tensor, "S N D"]:
         """Whole functions, each one draw over all rows; with independent noise unless latent."""
+        if self._draw is None:
+            return self._pick(n_draws, seed, latent)
         draws = self._draw(n_draws, seed)
         if latent:
             return draws
@@ -111,7 +114,7 @@ class Predictive:
         variance = self._spread(latent)
         squares = (target - self.component_mean).square() / variance
         log_density = -0.5 * (math.log(2 * math.pi) + variance.log() + squares)
-        return torch.logsumexp(log_density + self.weight.log()[:, None, :], dim=0)
+        return torch.logsumexp(log_density + self.weight.log(), dim=0)
 
     def cdf(self, target: ArrayLike | Tensor, latent: bool = False) -> Float[Tensor, "N D"]:
         """Probability of an observation at or below the target."""
@@ -122,7 +125,7 @@ class Predictive:
         """Continuous ranked probability score, in closed form (Grimit et al. 2006)."""
         target = self._target(target)
         mean, variance = self.component_mean, self._spread(latent)
-        weight = self.weight[:, None, :]
+        weight = self.weight
         score = (weight * _absolute_moment(target - mean, variance)).sum(0)
         for c in range(len(mean)):  # one component against all: memory C, not C²
             pair = _absolute_moment(mean[c] - mean, variance[c] + variance)
@@ -148,7 +151,21 @@ class Predictive:
         return self.component_variance if latent else self.component_variance + self.component_noise
 
     def _average(self, values: Float[Tensor, "C N D"]) -> Float[Tensor, "N D"]:
-        return (self.weight[:, None, :] * values).sum(0)
+        return (self.weight * values).sum(0)
+
+    def _pick(self, n_draws: int, seed: int, latent: bool) -> Float[Tensor, "S N D"]:
+        """Draws of the mixture: for a function one level and one error, for observations many."""
+        mean = self.component_mean
+        _, n_rows, n_outputs = mean.shape
+        shape = (n_draws, 1 if latent else n_rows, n_outputs)
+        generator = generator_for(seed, "draw", device=mean.device)
+        level = torch.rand(shape, generator=generator, dtype=mean.dtype, device=mean.device)
+        error = torch.randn(shape, generator=generator, dtype=mean.dtype, device=mean.device)
+        reached = self.weight.cumsum(0).expand_as(mean).movedim(0, -1).contiguous()  # N D C
+        level = level.expand(-1, n_rows, -1).movedim(0, -1).contiguous()  # N D S
+        index = torch.searchsorted(reached, level).clamp(max=len(mean) - 1).movedim(-1, 0)
+        center, spread = (item.gather(0, index) for item in (mean, self._spread(latent)))
+        return center + spread.sqrt() * error
 
     def _cdf(self, point: Tensor, scale: Tensor) -> Tensor:
         return self._average(torch.special.ndtr((point - self.component_mean) / scale))
@@ -172,7 +189,7 @@ class _Stack(Predictive):
             torch.cat([part.component_mean for part in parts]),
             torch.cat([part.component_variance for part in parts]),
             torch.cat([part.component_noise for part in parts]),
-            torch.cat([part.weight * weight[i] for i, part in enumerate(parts)]),
+            _joined([part.weight * weight[i] for i, part in enumerate(parts)]),
             draw=lambda n_draws, seed: self.sample(n_draws, seed, latent=True),
         )
 
@@ -189,6 +206,12 @@ class _Stack(Predictive):
         draws = torch.stack([part.sample(n_draws, seed, latent) for part in self._parts])
         index = member[None, :, None, :].expand(1, *draws.shape[1:]).to(draws.device)
         return draws.gather(0, index)[0]
+
+
+def _joined(weights: list[Tensor]) -> Float[Tensor, "C _ D"]:
+    """Weights of several mixtures as one; by row where those of any are."""
+    n_rows = max(weight.shape[1] for weight in weights)
+    return torch.cat([weight.expand(-1, n_rows, -1) for weight in weights])
 
 
 def mix(parts: list[Predictive], weight: Float[Tensor, "B D"]) -> Predictive:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,7 +34,7 @@ def test_the_table_is_printed_and_kept(quick):
     assert done.stdout.strip() == (kept / "table.md").read_text().strip()
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("| DLFM "))
     cells = [cell.strip() for cell in line.strip("|").split("|")]
-    assert (cells[6], cells[8], cells[9]) == ("1.5", "2.4", "1/1")
+    assert (cells[6], cells[8], cells[9]) == ("1.5", "2.4", "1")
     assert "not fully trained" in done.stdout
     assert "[1/1] DLFM, toy, seed 0: done in " in done.stderr
     assert (kept / "toy.png").read_bytes().startswith(b"\x89PNG")
@@ -50,6 +52,51 @@ def test_the_same_command_computes_nothing_twice(quick, call, monkeypatch):
     (content,) = json.loads(shown.out)["experiments"]
     assert content["models"][0]["done"] == "1/2"
     assert len(content["tasks"]) == 1
+
+
+def test_what_is_there_is_shown_whichever_models_are_asked_for(quick, call, monkeypatch, tmp_path):
+    results = shutil.copytree(quick[0] / "results", tmp_path / "results")
+    lag = ["reproduce", "toy", "--quick", "--seeds", 1, "--jobs", 1, "--out", results]
+    for done in (
+        call(*lag, "--models", "last period"),
+        call("reproduce", "all", *lag[2:3], "--show", *lag[-2:]),
+    ):
+        assert done.code == 0
+        rows = [line for line in done.out.splitlines() if line.startswith("|")]
+        assert [row.split("|")[1].strip() for row in rows[2:]] == ["DLFM", "last period"]
+    assert "last period" in (results / "toy-quick" / "table.md").read_text()
+
+
+def test_a_page_is_written_and_written_again_without_the_results(
+    quick, call, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "docs" / "results.md"
+    show = ("reproduce", "all", "--quick", "--show", "--document", "docs/results.md", "--out")
+    done = call(*show, quick[0] / "results")
+    assert done.code == 0
+    assert "Wrote docs/results.md" in done.err
+    text = page.read_text()
+    assert "deeplfm reproduce toy --quick --seeds 1" in text
+    assert (page.parent / "figures" / "results-toy-quick-toy.png").exists()
+    page.unlink()
+    assert call(*show, "nowhere").code == 0
+    assert page.read_text() == text
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_results_of_other_code_or_settings_are_told(quick, call, tmp_path):
+    results = shutil.copytree(quick[0] / "results", tmp_path / "results")
+    (path,) = (results / "toy-quick" / "tasks").glob("*.json")
+    record = json.loads(path.read_text())
+    (path.parent / "toy--moss--seed-0.json").write_text(path.read_text())
+    path.write_text(json.dumps(record | {"source": "another"}))
+    shown = call("reproduce", "toy", "--quick", "--show", "--out", results)
+    assert "1 of 1 results were computed with another version of the code; --fresh" in shown.err
+    assert "of other settings, data or models, and not shown: toy--moss--seed-0." in shown.err
+    again = call(*TOY, "--seeds", 1, "--jobs", 1, "--fresh", "--out", results)
+    assert "[1/1] DLFM, toy, seed 0: done" in again.err
+    assert "another version" not in again.err
 
 
 def test_the_list_names_all_experiments_and_where_the_paper_has_them(call):
@@ -72,6 +119,9 @@ def test_the_list_names_all_experiments_and_where_the_paper_has_them(call):
         (["toy", "--substitute", "mimic"], "toy is not on CHARIS"),
         (["charis-imputation", "--substitute", "sun"], "'sun'"),
         (["toy", "--seeds", "0"], "--seeds"),
+        (["toy", "--show"], "--show: folder deeplfm-results has no such results of toy"),
+        (["all", "--show", "--document", "page.md"], "page.md: there are no results to write of"),
+        (["toy", "--document", "page.html"], "--document: the name page.html does not say"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(arguments, message, call, tmp_path, monkeypatch):
@@ -135,4 +185,4 @@ def test_a_killed_command_goes_on_where_it_was(tmp_path):
     assert len(after) == 4
     assert before.items() <= after.items()  # bit for bit: not computed again
     assert done.stderr.count("done in") == 4 - len(before)
-    assert " 4/4 |" in done.stdout
+    assert re.search(r"\| +4 \| +[\d.]+ \|\n", done.stdout)  # seeds and seconds

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from deeplfm.blockwise import blockwise
+from deeplfm.blockwise import blockwise, blockwise_sum
 
 
 def normal(*shape, seed=0):
@@ -228,3 +228,66 @@ def test_second_derivatives_are_refused_rather_than_wrong():
     (gradient,) = torch.autograd.grad(loss, rows, create_graph=True)
     with pytest.raises(RuntimeError, match="differentiate twice"):
         (rows * gradient).sum().backward()
+
+
+# --- sums -----------------------------------------------------------------------------------------
+
+
+def length(tensors):
+    return (product(tensors)[0].square().sum(),)
+
+
+@pytest.mark.parametrize("sizes", [[10], [5, 5], [1, 6, 3]], ids=str)
+@pytest.mark.parametrize("learned", [(0,), (1,), (0, 1)], ids=str)
+def test_sum_has_the_value_and_gradients_of_calling_the_function(sizes, learned):
+    items = [normal(10, 3), normal(3, 2, seed=1), normal(4)]
+    leaves = [items[i].requires_grad_() for i in learned]
+    blocks = [[part, *items[1:]] for part in items[0].split(sizes)]
+    (found,) = blockwise_sum(lambda tensors: length(tensors[:2]), blocks)
+    (expected,) = length(items[:2])
+    torch.testing.assert_close(found, expected, rtol=1e-13, atol=0)
+    torch.testing.assert_close(
+        torch.autograd.grad(3 * found, leaves),
+        torch.autograd.grad(3 * expected, leaves),
+        rtol=1e-12,
+        atol=1e-12,
+    )
+
+
+def test_sum_of_which_no_gradient_is_needed_has_none():
+    rows, table = normal(6, 3), normal(3, 2, seed=1)
+    (found,) = blockwise_sum(length, [[part, table] for part in rows.split(2)])
+    assert not found.requires_grad
+    torch.testing.assert_close(found, length([rows, table])[0])
+
+
+def test_sum_makes_every_block_once():
+    rows, calls = leaf(6, 3), []
+
+    def function(tensors):
+        calls.append(len(tensors[0]))
+        return (tensors[0].exp().sum(),)
+
+    blockwise_sum(function, [[part] for part in rows.split([1, 2, 3])])[0].backward()
+    assert calls == [1, 2, 3]
+    torch.testing.assert_close(rows.grad, rows.detach().exp())
+
+
+def test_sums_of_any_shape_without_gradients():
+    rows = leaf(6, 3)
+    with torch.no_grad():
+        found = blockwise_sum(
+            lambda t: (t[0].mT @ t[0], t[0].sum(0)), [[part] for part in rows.split(4)]
+        )
+    expected = rows.detach()
+    torch.testing.assert_close(found, (expected.mT @ expected, expected.sum(0)))
+
+
+def test_gradients_of_a_sum_may_be_asked_for_twice_but_not_differentiated():
+    rows, table = leaf(6, 3), leaf(3, 2, seed=1)
+    (loss,) = blockwise_sum(length, [[part, table] for part in rows.split(2)])
+    first = torch.autograd.grad(loss, [rows, table], retain_graph=True)
+    second = torch.autograd.grad(loss.square(), [rows, table], create_graph=True)
+    torch.testing.assert_close(second, tuple(2 * loss * item for item in first))
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        second[0].sum().backward()

@@ -141,8 +141,8 @@ def make(
                     parameter.sub_(1.5)
                 if name.endswith("raw_root"):
                     parameter.mul_(0.2).diagonal(dim1=-2, dim2=-1).sub_(1.5)
-        for layer in model.layers[:-1]:
-            layer.weights.mean.mul_(hidden_scale)
+        for layer in model.layers[:-1]:  # a third layer of large values has no digits left
+            layer.weights.mean.mul_(hidden_scale if depth == 2 else 0.3 * hidden_scale)
             if hidden_scale < 1:
                 layer.weights.log_std.add_(math.log(hidden_scale))
         model.likelihood.log_variance.add_(4.0)
@@ -364,6 +364,112 @@ def test_whole_columns_do_not_depend_on_blocks(inputs, frequencies, monkeypatch)
         cut(monkeypatch, model, n_rows)
         whole = dict(enumerate(model.features(X, N_SAMPLES, seeded()).whole()))
         assert_close(whole, plain, 1e-10)
+
+
+# --- squares without moments ----------------------------------------------------------------------
+
+
+def bound_of_moments(model, batch, generator):
+    """The evidence lower bound as it is written, from the moments of every sample."""
+    mean, variance = (
+        item.expand(N_SAMPLES, -1, -1) for item in model(batch.x, N_SAMPLES, generator)
+    )
+    observed, noise = ~batch.y.isnan(), model.likelihood.variance(batch.x)
+    target = torch.where(observed, batch.y, 0.0)
+    log_density = model.likelihood.expected_log_prob(target, mean, variance, noise).mean(0)
+    weight = 1.0 if batch.row_weight is None else batch.row_weight[:, None]
+    total = batch.n_rows / len(batch.x) * (log_density * observed * weight).sum()
+    return total - model.kl() - model.likelihood.penalty()
+
+
+def check_bound(model, monkeypatch, dtype=torch.float64):
+    x, y, weight = (item.to(dtype) for item in (X, Y, torch.tensor([0.5, 2.0, 1.0])))
+    for row_weight in (None, weight):
+        batch = Batch(x, y, 3 * N_ROWS, row_weight)
+        value = bound_of_moments(model, batch, seeded()).to(dtype)
+        expected = {"elbo": value, **gradients(value, model)}
+        for n_rows in (None, *CUTS.values()):
+            if n_rows is not None:
+                cut(monkeypatch, model, n_rows)
+            value = elbo(model, batch, N_SAMPLES, seeded()).to(dtype)
+            assert_close({"elbo": value, **gradients(value, model)}, expected, TOLERANCE[dtype])
+            with torch.no_grad():
+                value = elbo(model, batch, N_SAMPLES, seeded()).to(dtype)
+            assert_close({"elbo": value}, {"elbo": expected["elbo"]}, TOLERANCE[dtype])
+        monkeypatch.undo()
+
+
+@every_case
+def test_bound_is_that_of_the_moments(case, monkeypatch):
+    check_bound(make(**case), monkeypatch)
+
+
+@pytest.mark.parametrize("groups", SETTINGS["groups"])
+@pytest.mark.parametrize("inputs", SETTINGS["inputs"])
+@pytest.mark.parametrize("frequencies", ["var-fixed", "var-resampled"])
+def test_bound_of_independent_weights_is_that_of_the_moments(
+    groups, inputs, frequencies, monkeypatch
+):
+    """Several maps without columns beside each other, maps that no sample changes, and extras."""
+    model = make("ode1", "mean-field", frequencies, inputs, groups, extras=True)
+    check_bound(model, monkeypatch)
+    check_bound(model.float(), monkeypatch, torch.float32)
+
+
+def test_bound_of_maps_with_and_without_columns_is_that_of_the_moments(monkeypatch):
+    known = {"n_features": 3, "extras": ("constant",)}
+    blocks = (
+        BlockConfig("ode1", **known),
+        BlockConfig("arc1", **known),
+        BlockConfig("eq", **known),
+    )
+    layers = (LayerConfig(2, blocks[:1]), LayerConfig(N_OUTPUTS, blocks, own_features=True))
+    config = ModelConfig(N_INPUTS, layers, input_dependent_noise=True)
+    check_bound(DeepLFM(config, seed=0).double(), monkeypatch)
+
+
+@pytest.mark.parametrize("weights", ["mean-field", "full"])
+@pytest.mark.parametrize("inputs", [("all",), ("hidden", "original")])
+def test_squares_have_gradients_of_targets_and_precisions(weights, inputs, monkeypatch):
+    model = make("ode1", weights, inputs=inputs, groups="own features", extras=True)
+    layer, found = model.output_layer, []
+    known = [normal(N_ROWS, N_OUTPUTS).requires_grad_(), normal(N_ROWS, N_OUTPUTS, seed=1).exp()]
+    known[1].requires_grad_()
+    mean, variance = layer.moments(model.features(X, N_SAMPLES, seeded()))
+    expected = (known[1] * ((known[0] - mean).square() + variance).mean(0)).sum()
+    for n_rows in (None, *CUTS.values()):
+        if n_rows is not None:
+            cut(monkeypatch, model, n_rows)
+        found.append(layer.squares(model.features(X, N_SAMPLES, seeded()), *known))
+    for value in found:
+        assert_close(
+            {"squares": value, **dict(enumerate(torch.autograd.grad(value, known)))},
+            {
+                "squares": expected,
+                **dict(enumerate(torch.autograd.grad(expected, known, retain_graph=True))),
+            },
+            1e-10,
+        )
+
+
+@pytest.mark.parametrize("system", ["ode1", "eq"])
+def test_a_step_evaluates_every_wave_once(system, monkeypatch):
+    model, rows = make(system, inputs=("all",)), []
+    limit(monkeypatch, 1, 10**6)
+    evaluate = plain_kernels._Tile.evaluate
+    monkeypatch.setattr(
+        plain_kernels._Tile, "evaluate", lambda tile: (rows.append(tile.lines), evaluate(tile))
+    )
+    elbo(model, Batch(X, Y, N_ROWS), N_SAMPLES, seeded()).backward()
+    assert rows == [(N_SAMPLES, N_ROWS)]
+
+
+def test_blocks_of_a_step_are_made_once(monkeypatch):
+    model = make("arc1", "full", inputs=("all",))
+    cut(monkeypatch, model, CUTS["rows"])
+    calls = spied(monkeypatch, "arc1")
+    elbo(model, Batch(X, Y, N_ROWS), N_SAMPLES, seeded()).backward()
+    assert [shape[:-1] for shape in calls if len(shape) == 3] == [(1, 2), (1, 1)] * N_SAMPLES
 
 
 # --- a dense reference ----------------------------------------------------------------------------
@@ -623,3 +729,13 @@ def test_columns_looked_at_without_gradients_have_them_afterwards(monkeypatch):
         found.append(gradients(project(*layer.moments(features)), model))
     assert_close(found[1], found[0], 1e-10)
     assert_close(found[2], found[0], 1e-10)
+
+
+def test_moments_make_no_columns_that_they_do_not_need(monkeypatch):
+    """Also where there is little to make, and columns would be kept."""
+    model = make("ode1", inputs=("all",))
+    features = model.features(X, N_SAMPLES, seeded())
+    calls = spied(monkeypatch, "ode1")
+    model.output_layer.squares(features, Y.nan_to_num(), torch.ones_like(Y))
+    model.output_layer.moments(features)
+    assert not calls

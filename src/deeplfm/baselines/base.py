@@ -34,6 +34,7 @@ class Baseline(RegressorMixin, MultiOutputMixin, BaseEstimator):
     """
 
     is_series: ClassVar[bool] = False
+    is_random: ClassVar[bool] = True  # whether another seed gives another fit
     most_rows: ClassVar[int | None] = None  # where the cost grows too fast for more
     counts: ClassVar[tuple[str, ...]] = ()  # parameters that are whole numbers of at least 1
     random_state: int

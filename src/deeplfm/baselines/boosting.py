@@ -14,7 +14,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 from torch import Tensor
 
 from deeplfm.baselines.base import Baseline
-from deeplfm.baselines.densities import Scatter
+from deeplfm.baselines.densities import scattered
 from deeplfm.errors import ConfigError
 from deeplfm.predictive import Predictive
 
@@ -106,7 +106,7 @@ class BoostedTrees(Baseline):
         variance = np.stack([spread.predict(rows) for _, spread, _ in self.outputs_], 1)
         weight = np.stack([share for _, _, share in self.outputs_], 1)
         noise = np.square(_WIDTHS)[:, None, None] * variance
-        return Scatter(*(torch.as_tensor(item) for item in (mean, noise, weight)))
+        return scattered(*(torch.as_tensor(item) for item in (mean, noise, weight)))
 
 
 def _shares(squares: Array) -> Array:

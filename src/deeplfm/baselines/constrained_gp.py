@@ -3,6 +3,7 @@ r"""Gaussian processes held to a differential equation whose parameters are not 
 from __future__ import annotations
 
 import math
+import time as clock
 from typing import ClassVar
 
 import pandas as pd
@@ -20,6 +21,7 @@ from deeplfm.predictive import Predictive
 from deeplfm.randomness import generator_for
 
 _N_NOISE = 3  # rounds of learning the noise
+_PRIORS = 0.2  # of the time, for the hyper-parameters
 
 
 class ConstrainedGP(Baseline):
@@ -42,6 +44,7 @@ class ConstrainedGP(Baseline):
             one in so many of the record.
         n_draws: functions in a prediction.
         n_steps: most Gauss–Newton steps.
+        time_limit: seconds, looked at between steps; ``None`` for no limit.
         random_state: seed of the draws.
 
     Attributes:
@@ -58,12 +61,14 @@ class ConstrainedGP(Baseline):
         n_grid: int = 200,
         n_draws: int = 100,
         n_steps: int = 100,
+        time_limit: float | None = None,
         random_state: int = 0,
     ) -> None:
         self.system = system
         self.n_grid = n_grid
         self.n_draws = n_draws
         self.n_steps = n_steps
+        self.time_limit = time_limit
         self.random_state = random_state
 
     def _fit(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> None:
@@ -71,13 +76,18 @@ class ConstrainedGP(Baseline):
         time, row = _grid(x[:, 0], self.n_grid)
         values = torch.full((len(time), y.shape[1]), torch.nan, dtype=y.dtype)
         values[row] = y
-        priors = [StateGP.fitted(x[:, 0], column) for column in y.T]
-        problem = Matching(system, time, values, priors)
+        limit = math.inf if self.time_limit is None else self.time_limit
+        deadline = clock.monotonic() + limit
+        share = None if self.time_limit is None else _PRIORS * limit / y.shape[1]
+        priors = [StateGP.fitted(x[:, 0], column, time_limit=share) for column in y.T]
+        problem = Matching(system, time, values, priors, deadline)
         states = torch.stack([prior.smoothed(time) for prior in priors], 1)
         parameters = problem.match(states, system.start, self.n_steps)
         for _ in range(_N_NOISE):
             states, parameters, covariance = problem.solve(states, parameters, self.n_steps)
             problem.learn_noise(states, covariance)
+            if problem.is_late:
+                break
         self._keep(system, time, problem.noise, states, parameters, covariance)
 
     def _scaled_system(self, n_outputs: int) -> System:

@@ -27,7 +27,11 @@ def of_functions(paths: Float[Tensor, "C N D"], noise_variance: Float[Tensor, "N
     return Predictive(paths, torch.zeros_like(paths), noise_variance, weight, draw)
 
 
-class Scatter(Predictive):
+def scattered(
+    mean: Float[Tensor, "N D"],
+    noise_variance: Float[Tensor, "C N D"],
+    weight: Float[Tensor, "C D"],
+) -> Predictive:
     """One curve, and observations scattered about it: each a Gaussian, or a mixture of several widths.
 
     The curve itself is taken as certain, as by a model that learns its errors from held-out rows.
@@ -37,42 +41,8 @@ class Scatter(Predictive):
         noise_variance: of each component.
         weight: of each component; each column sums to one.
     """
-
-    def __init__(
-        self,
-        mean: Float[Tensor, "N D"],
-        noise_variance: Float[Tensor, "C N D"],
-        weight: Float[Tensor, "C D"],
-    ) -> None:
-        curves = mean.expand_as(noise_variance)
-        super().__init__(
-            curves,
-            torch.zeros_like(curves),
-            noise_variance,
-            weight,
-            draw=lambda n_draws, _: mean.expand(n_draws, *mean.shape),
-        )
-
-    def sample(
-        self, n_draws: int = 1, seed: int = 0, latent: bool = False
-    ) -> Float[Tensor, "S N D"]:
-        """The curve, with independent errors unless latent; each error is of one component."""
-        curve = self._draw(n_draws, seed)
-        if latent:
-            return curve
-        generator = generator_for(seed, "observation")
-        n_rows, n_outputs = curve.shape[1:]
-        pick = torch.stack(
-            [
-                torch.multinomial(share, n_draws * n_rows, replacement=True, generator=generator)
-                for share in self.weight.T
-            ],
-            dim=-1,
-        ).reshape(n_draws, n_rows, n_outputs)
-        variance = self.component_noise.gather(0, pick)
-        return curve + variance.sqrt() * torch.randn(
-            curve.shape, generator=generator, dtype=curve.dtype
-        )
+    curves = mean.expand_as(noise_variance)
+    return Predictive(curves, torch.zeros_like(curves), noise_variance, weight)
 
 
 def paths(

@@ -19,7 +19,12 @@ with warnings.catch_warnings():  # linear_operator still scripts its solvers wit
 Model = TypeVar("Model", bound=nn.Module)
 
 _FAILURES = (NanError, NotPSDError, torch.linalg.LinAlgError)
-_STRIDE = 10  # steps between looks at progress; with a time limit, one
+_STRIDE = 10  # steps between looks at progress
+_TRIALS = 0.5  # of the time, for all starts together
+
+
+class _OutOfTimeError(Exception):
+    """Ends a line search, which may take as long as many steps."""
 
 
 def fit_from(
@@ -36,13 +41,16 @@ def fit_from(
         loss: minus the log evidence of a model.
         n_steps: steps of L-BFGS from the best start.
         owner: whose fit it is.
-        time_limit: seconds, after which the best so far is kept.
+        time_limit: seconds, half of them for the starts; past them the best so far is kept. The
+            loss of one start is computed in any case.
     """
-    deadline = None if time_limit is None else time.monotonic() + time_limit
+    started = time.monotonic()
     tried: list[tuple[float, Model]] = []
-    for model in starts:
-        if tried and deadline is not None and time.monotonic() > deadline:
-            break
+    for number, model in enumerate(starts, start=1):
+        share = _TRIALS * number / len(starts)
+        deadline = None if time_limit is None else started + share * time_limit
+        if tried and _is_past(deadline):
+            continue
         try:
             tried.append((minimise(model, loss, max(1, n_steps // 10), deadline), model))
         except _FAILURES:
@@ -54,6 +62,9 @@ def fit_from(
             "Check the data for extreme values."
         )
     best = min(tried, key=lambda pair: pair[0])[1]
+    deadline = None if time_limit is None else started + time_limit
+    if _is_past(deadline):
+        return best
     learned = {name: value.clone() for name, value in best.state_dict().items()}
     try:
         minimise(best, loss, n_steps, deadline)
@@ -65,22 +76,41 @@ def fit_from(
 def minimise(
     model: Model, loss: Callable[[Model], Tensor], n_steps: int, deadline: float | None = None
 ) -> float:
-    """L-BFGS until it is flat, out of steps, or out of time; returns the loss it ended at."""
-    stride = min(n_steps, _STRIDE if deadline is None else 1)
+    """L-BFGS until it is flat, out of steps, or out of time; returns the loss it ended at.
+
+    The loss is computed once at least. Out of time, the parameters are the best that were met.
+    """
+    stride = min(n_steps, _STRIDE)
     optimiser = torch.optim.LBFGS(
         model.parameters(), max_iter=stride, line_search_fn="strong_wolfe"
     )
 
+    best: tuple[float, dict[str, Tensor]] | None = None
+
     def closure() -> Tensor:
+        nonlocal best
+        if best is not None and _is_past(deadline):
+            raise _OutOfTimeError
         optimiser.zero_grad()
         value = loss(model)
         value.backward()
+        if best is None or value.item() < best[0]:
+            best = value.item(), {k: v.detach().clone() for k, v in model.named_parameters()}
         return value
 
     before = float("inf")
-    for _ in range(-(-n_steps // stride)):
-        value = float(optimiser.step(closure).detach())  # at the start of this stride
-        if not value < before or (deadline is not None and time.monotonic() > deadline):
-            break
-        before = value
-    return float(closure().detach())
+    try:
+        for _ in range(-(-n_steps // stride)):
+            value = float(optimiser.step(closure).detach())  # at the start of this stride
+            if not value < before:
+                break
+            before = value
+        return float(closure().detach())
+    except _OutOfTimeError:
+        assert best is not None
+        model.load_state_dict(best[1], strict=False)
+        return best[0]
+
+
+def _is_past(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() > deadline

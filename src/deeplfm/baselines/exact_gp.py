@@ -33,7 +33,7 @@ class ExactGP(Baseline):
 
     Args:
         n_steps: steps of L-BFGS from the best start.
-        time_limit: seconds for each output; ``None`` for no limit.
+        time_limit: seconds of training, in equal parts for the outputs; ``None`` for no limit.
         random_state: seed of the small offsets of the starting lengthscales.
 
     Example:
@@ -56,11 +56,12 @@ class ExactGP(Baseline):
     def _fit(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> None:
         offset = np.random.default_rng(self.random_state).normal(0, 0.1, len(_LENGTHSCALES))
         lengthscales = np.sqrt(x.shape[1]) * np.array(_LENGTHSCALES) * np.exp(offset)
+        share = None if self.time_limit is None else self.time_limit / y.shape[1]
         self.models_ = []
         for column in y.T:
             known = ~column.isnan()
             starts = [_Process(x[known], column[known], float(start)) for start in lengthscales]
-            model = fit_from(starts, _loss, self.n_steps, "ExactGP", self.time_limit)
+            model = fit_from(starts, _loss, self.n_steps, "ExactGP", share)
             self.models_.append(model.eval())
 
     def _predict(self, x: Float[Tensor, "N P"]) -> Predictive:

@@ -3,6 +3,7 @@ r"""States on a grid and parameters of an equation, from noisy values and the GP
 from __future__ import annotations
 
 import math
+import time as clock
 
 import torch
 from jaxtyping import Float
@@ -33,7 +34,11 @@ class StateGP(nn.Module):
 
     @classmethod
     def fitted(
-        cls, time: Float[Tensor, " N"], values: Float[Tensor, " N"], n_steps: int = 30
+        cls,
+        time: Float[Tensor, " N"],
+        values: Float[Tensor, " N"],
+        n_steps: int = 30,
+        time_limit: float | None = None,
     ) -> StateGP:
         """Hyper-parameters that make the known values most likely."""
         known = ~values.isnan()
@@ -42,6 +47,7 @@ class StateGP(nn.Module):
             lambda process: process._loss(time[known], values[known]),
             n_steps,
             "ConstrainedGP",
+            time_limit,
         )
         process.seen = time[known], values[known]
         return process.requires_grad_(False)
@@ -91,6 +97,7 @@ class Matching:
         time: grid on which it holds.
         values: observations on the grid; NaN where there are none.
         processes: prior of each state.
+        deadline: after which each search ends with the step it is at.
     """
 
     def __init__(
@@ -99,8 +106,10 @@ class Matching:
         time: Float[Tensor, " N"],
         values: Float[Tensor, "N D"],
         processes: list[StateGP],
+        deadline: float = math.inf,
     ) -> None:
         self.system, self.values, self.known = system, values.nan_to_num(0.0), ~values.isnan()
+        self.deadline = deadline
         self.noise = torch.stack([process.noise for process in processes])
         self.map, self.precision = [], []  # M and K⁻¹ of each state
         eye = torch.eye(len(time), dtype=time.dtype)
@@ -109,6 +118,11 @@ class Matching:
             self.map.append(torch.linalg.solve(state + _JITTER * state[0, 0] * eye, cross.mT).mT)
             rest = slope - self.map[-1] @ cross.mT + _JITTER * slope[0, 0] * eye
             self.precision.append(torch.linalg.inv((rest + rest.mT) / 2))
+
+    @property
+    def is_late(self) -> bool:
+        """Whether no time is left."""
+        return clock.monotonic() > self.deadline
 
     def match(
         self, states: Float[Tensor, "N D"], parameters: Float[Tensor, " R"], n_steps: int
@@ -153,7 +167,7 @@ class Matching:
                 break
             fall = float((value - new_value) / value.abs())
             states, parameters, value, damping = moved, turned, new_value, damping / 8
-            if fall < _FLAT:
+            if fall < _FLAT or self.is_late:
                 break
         if not value.isfinite():
             raise TrainingDivergedError(

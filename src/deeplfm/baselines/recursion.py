@@ -13,7 +13,7 @@ from sklearn.isotonic import IsotonicRegression
 from torch import Tensor
 
 from deeplfm.baselines.base import Baseline
-from deeplfm.baselines.densities import Scatter
+from deeplfm.baselines.densities import scattered
 from deeplfm.errors import InputError
 from deeplfm.predictive import Predictive
 
@@ -23,6 +23,8 @@ Rule = Callable[[Array], Array]  # the last rows, oldest first: B L D → the ne
 _FEWEST_ROWS = 8
 _TAIL = 0.25  # of the rows, held out
 _UNEVEN = 0.01  # of a step
+_STRAY = 0.1  # of a step, however long the way
+_MOST_ROWS = 10  # of the whole grid, for each row that was given
 _LEAST_VARIANCE = 1e-8
 _REACH = 3.0  # a forecast stays within this many times the largest value: a recursion may explode
 
@@ -30,17 +32,19 @@ _REACH = 3.0  # a forecast stays within this many times the largest value: a rec
 class Recursion(Baseline):
     """A series with regular steps, forecast by a rule for the next row, given the last ones.
 
-    Missing values are filled by the rule as it goes. The variance of an error depends on the number of
-    steps since the output was last known; it is learned from forecasts of the last quarter of the
-    rows, from all their origins, by a rule that had not seen them.
+    Rows that were left out are put in as missing values, which the rule fills as it goes. The variance
+    of an error depends on the number of steps since the output was last known; it is learned from
+    forecasts of the last quarter of the rows, from all their origins, by a rule that had not seen them.
     """
 
     is_series: ClassVar[bool] = True
+    is_random: ClassVar[bool] = False
     memory_: int  # rows that the rule needs
 
     def _fit(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> None:
-        self.step_ = _regular_step(x[:, 0].numpy())
-        self.values_ = y.numpy()
+        row, self.step_ = _regular_rows(x[:, 0].numpy())
+        self.values_ = np.full((row[-1] + 1, y.shape[1]), np.nan)
+        self.values_[row] = y.numpy()
         self.limit_ = _REACH * np.nanmax(np.abs(self.values_), 0)
         self._choose(self.values_)
         n_inner = inner_rows(self.values_)
@@ -59,7 +63,7 @@ class Recursion(Baseline):
     def _predict(self, x: Float[Tensor, "N P"]) -> Predictive:
         place = x[:, 0].numpy() / self.step_
         index = np.rint(place).astype(np.int64)
-        stray = np.abs(place - index) > 10 * _UNEVEN
+        stray = np.abs(place - index) > _STRAY
         if stray.any() or (index < 0).any():
             row = int(np.flatnonzero(stray | (index < 0))[0])
             raise InputError(
@@ -76,7 +80,7 @@ class Recursion(Baseline):
         variance[: self.memory_] = np.maximum(variance[: self.memory_], 1.0)  # nothing came before
         weight = torch.ones(1, mean.shape[1], dtype=torch.float64)
         noise = torch.as_tensor(variance[index])
-        return Scatter(torch.as_tensor(mean[index]), noise[None], weight)
+        return scattered(torch.as_tensor(mean[index]), noise[None], weight)
 
     def forecast_errors(self, rule: Rule, n_inner: int) -> Float[np.ndarray, "B H D"]:
         """Errors of forecasts from every row after the first ones; NaN where the truth is not known."""
@@ -120,22 +124,32 @@ def inner_rows(values: Float[np.ndarray, "N D"]) -> int:
     return len(values) - max(1, round(_TAIL * len(values)))
 
 
-def _regular_step(time: Float[np.ndarray, " N"]) -> float:
+def _regular_rows(time: Float[np.ndarray, " N"]) -> tuple[NDArray[np.int64], float]:
+    """Where rows are on a regular grid that begins with the first, and its step."""
     if len(time) < _FEWEST_ROWS:
         raise InputError(
             f"X: {len(time)} rows, but a rule for the next row is learned from {_FEWEST_ROWS} or more. "
             "Give a longer series."
         )
-    step = float(np.median(np.diff(time)))
-    uneven = np.abs(np.diff(time) - step) > _UNEVEN * step
-    if uneven.any() or step == 0:
-        row = int(np.flatnonzero(uneven)[0]) if uneven.any() else 0
+    width = np.diff(time)
+    typical = float(np.median(width))
+    n_steps = width / (typical or np.inf)
+    whole = np.maximum(np.rint(n_steps), 1)
+    uneven = np.abs(n_steps - whole) > np.minimum(_UNEVEN * whole, _STRAY)
+    if uneven.any():
+        row = int(np.flatnonzero(uneven)[0])
         raise InputError(
-            f"X: {int(uneven.sum())} of {len(time) - 1} steps are unlike the others (first: after row "
-            f"{row}), and lags need regular steps. Give every time once, with NaN targets where "
-            "nothing was observed."
+            f"X: {int(uneven.sum())} of {len(time) - 1} steps are not whole multiples of the typical "
+            f"one (first: after row {row}), and lags need regular steps. Give every time once, or "
+            "interpolate to a grid."
         )
-    return step
+    if whole.sum() > _MOST_ROWS * len(time):
+        raise InputError(
+            f"X: {len(time)} rows on a grid of {whole.sum() + 1:.0f}, which is more than "
+            f"{_MOST_ROWS} times as many. Leave out what lies beyond the longest gap."
+        )
+    place = np.concatenate([[0], whole.cumsum()]).astype(np.int64)
+    return place, float((time[-1] - time[0]) / place[-1])
 
 
 def _by_horizon(errors: Float[np.ndarray, "B H"]) -> Float[np.ndarray, " H"]:

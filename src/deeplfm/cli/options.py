@@ -131,6 +131,8 @@ class Start(StrEnum):
     COMPOSITION = "composition"
     LFM = "lfm"
     TABLE = "table"
+    ROUGH = "rough"
+    DENSITY = "density"
     PAPER = "paper"
 
 

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deeplfm.cli.options import Running
-from deeplfm.cli.paths import output_folder
+from deeplfm.cli.paths import output_file, output_folder
 from deeplfm.cli.reporting import complain
 from deeplfm.cli.terminal import Terminal, table
-from deeplfm.errors import ConfigError, DeepLFMError
+from deeplfm.errors import ConfigError, DeepLFMError, InputError
 
 if TYPE_CHECKING:
-    from deeplfm.experiments.tables import Outcome
-    from deeplfm.experiments.tasks import Record
+    from deeplfm.experiments.outcome import Outcome
+    from deeplfm.experiments.setup import Setup
+    from deeplfm.experiments.tasks import Record, Task
 
 EXAMPLES = (
     "deeplfm reproduce --list",
     "deeplfm reproduce toy --quick --models DLFM --seeds 1",
+    "deeplfm reproduce all --show --document results.md",
 )
 
 
@@ -81,9 +83,15 @@ class Effort:
     retry: Annotated[
         bool, typer.Option("--retry", metavar="", help="Do again what failed in an earlier run.")
     ] = False
+    fresh: Annotated[
+        bool,
+        typer.Option(
+            "--fresh", metavar="", help="Do again what was computed with other code than this."
+        ),
+    ] = False
     show: Annotated[
         bool,
-        typer.Option("--show", metavar="", help="Compute nothing; tables of what is there by now."),
+        typer.Option("--show", metavar="", help="Compute nothing; tables of all that is there."),
     ] = False
 
 
@@ -111,6 +119,13 @@ def reproduce(
             "--out", "-o", metavar="FOLDER", help="Folder for results, one per experiment."
         ),
     ] = Path("deeplfm-results"),
+    document: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Page about the results, with their records and figures beside it; Markdown.",
+        ),
+    ] = None,
     table_format: Annotated[
         Format, typer.Option("--format", help="How the table is printed; both are written.")
     ] = Format.MARKDOWN,
@@ -131,15 +146,16 @@ def reproduce(
             "NAME: none given. Name an experiment; deeplfm reproduce --list has them."
         )
     output_folder(out, "--out")
+    if document is not None:
+        output_file(document, "--document", (".md",))
     answers, failures = [], []
-    for chosen in _chosen(name):
-        stand_in = str(substitute) if substitute and _needs_data(chosen, name) else None
+    for setup in _setups(name, substitute, out, effort, is_needed=document is None):
         try:
-            outcome = _run(chosen, stand_in, out, effort, running)
+            outcome, paths = _run(setup, out, effort, running)
         except DeepLFMError as error:
             if name != "all":
                 raise
-            complain(f"{chosen}: {error}")
+            complain(f"{setup.name}: {error}")
             failures.append(error)
             continue
         from deeplfm.experiments import tables
@@ -147,22 +163,52 @@ def reproduce(
         make = tables.latex if table_format is Format.LATEX else tables.markdown
         terminal.say(make(outcome))
         answers.append(outcome.content())
+        if document is not None and outcome.records:
+            from deeplfm.experiments.page import add_results
+
+            figures = [path for path in paths if path.suffix == ".png"]
+            _say_written(add_results(document, setup, outcome, figures), running)
+    if document is not None:
+        from deeplfm.experiments.page import write_page
+
+        write_page(document)
+        _say_written([document], running)
     terminal.answer({"experiments": answers})
     if failures:
         raise failures[0]
 
 
-def _chosen(name: str) -> list[str]:
-    from deeplfm.experiments.catalogue import EXPERIMENTS
+def _setups(
+    name: str, substitute: str | None, out: Path, effort: Effort, is_needed: bool
+) -> list[Setup]:
+    """What to run; to show, all that has results and is not excluded by an option."""
+    from deeplfm.experiments.catalogue import EXPERIMENTS, declared, takes_substitute
+    from deeplfm.experiments.setup import Setup, setups_in
 
-    return list(EXPERIMENTS) if name == "all" else [name]
-
-
-def _needs_data(chosen: str, name: str) -> bool:
-    """Whether a substitute goes to an experiment: of all, only to those that can use it."""
-    from deeplfm.experiments.catalogue import takes_substitute
-
-    return name != "all" or takes_substitute(chosen)
+    chosen = list(EXPERIMENTS) if name == "all" else [name]
+    asked = []
+    for item in chosen:
+        # of all experiments, a substitute goes to those that can use it
+        stand_in = (
+            str(substitute) if substitute and (name != "all" or takes_substitute(item)) else None
+        )
+        declared(item, stand_in)  # a name or a substitute that is not known is told of here
+        asked.append(Setup(item, stand_in, effort.quick, effort.budget))
+    if not effort.show:
+        return asked
+    found = [
+        setup
+        for setup in setups_in(out)
+        if setup.name in chosen
+        and setup.is_quick == effort.quick
+        and effort.budget in (None, setup.budget)
+        and (substitute is None or not takes_substitute(setup.name) or setup.substitute)
+    ]
+    if not found and is_needed:
+        raise InputError(
+            f"--show: folder {out} has no such results of {name}. Leave --show out to compute them."
+        )
+    return found
 
 
 def _list(terminal: Terminal) -> None:
@@ -189,21 +235,17 @@ def _list(terminal: Terminal) -> None:
     )
 
 
-def _run(name: str, substitute: str | None, out: Path, effort: Effort, running: Running) -> Outcome:
-    from deeplfm.experiments.catalogue import declared
-    from deeplfm.experiments.results import publish
-    from deeplfm.experiments.runner import plan, records, run
-    from deeplfm.experiments.tables import Outcome
+def _run(setup: Setup, out: Path, effort: Effort, running: Running) -> tuple[Outcome, list[Path]]:
+    """Compute what is asked, and show all that is there."""
+    from deeplfm.experiments.results import gathered, publish
+    from deeplfm.experiments.runner import plan, run
 
-    experiment = declared(name, substitute)
+    experiment = setup.declared()
     labels = [part.strip() for item in effort.models or [] for part in item.split(",")]
     if labels:
         experiment = experiment.only(labels)
-    budget = None if effort.budget is None else f"budget-{effort.budget:g}"
-    marks = (name, substitute, "quick" if effort.quick else None, budget)
-    folder = out / "-".join(filter(None, marks))
-    tasks = plan(experiment, effort.seeds, effort.quick, effort.budget)
-    n_seeds = 1 + max(task.seed for task in tasks)
+    tasks = plan(experiment, effort.seeds, setup.is_quick, setup.budget)
+    folder = out / setup.folder
     progress = Terminal(running, results_on_stdout=True)
 
     def report(record: Record, n_done: int, n_tasks: int) -> None:
@@ -211,15 +253,42 @@ def _run(name: str, substitute: str | None, out: Path, effort: Effort, running: 
 
     try:
         if not effort.show:
-            run(tasks, folder, effort.jobs, effort.retry, report)
+            run(tasks, folder, effort.jobs, effort.retry, report, effort.fresh)
     except KeyboardInterrupt:
         progress.say("Stopped; the same command goes on from here.")
         raise
     finally:  # also where the user stops it: what is known by then
-        outcome = Outcome(experiment, records(tasks, folder), n_seeds, effort.quick, effort.budget)
-        paths = publish(outcome, tasks, folder) if outcome.records else []
-    progress.say(*(f"Wrote {path}" for path in paths))
-    return outcome
+        n_seeds = (effort.seeds or 0) if effort.show else 1 + max(task.seed for task in tasks)
+        asked = [] if effort.show else [entry.label for entry in experiment.models]
+        outcome, everything = gathered(setup, folder, n_seeds, asked)
+        paths = publish(outcome, everything, folder) if outcome.records else []
+    _say_written(paths, running)
+    progress.say(*_cautions(outcome, everything, folder))
+    return outcome, paths
+
+
+def _say_written(paths: list[Path], running: Running) -> None:
+    Terminal(running, results_on_stdout=True).say(*(f"Wrote {path}" for path in paths))
+
+
+def _cautions(outcome: Outcome, tasks: list[Task], folder: Path) -> list[str]:
+    """What does not belong to the code and the settings as they are now."""
+    from deeplfm.experiments.runner import left_aside
+    from deeplfm.experiments.source import source_digest
+
+    said = []
+    n_old = sum(record.get("source") != source_digest() for record in outcome.records)
+    if n_old:
+        said.append(
+            f"{n_old} of {len(outcome.records)} results were computed with another version of the code; "
+            "--fresh does them again."
+        )
+    if aside := left_aside(tasks, folder):
+        said.append(
+            f"{len(aside)} results in {folder} are of other settings, data or models, and not shown: "
+            f"{', '.join(aside[:3])}{', …' if aside[3:] else ''}."
+        )
+    return said
 
 
 def _told(record: dict[str, Any]) -> str:

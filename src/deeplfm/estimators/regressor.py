@@ -96,7 +96,8 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         """Take in new observations without training: exact output weights hear them in closed form.
 
         The model is then the one whose output weights were solved on all rows, old and new; scales,
-        frequencies, noise and calibration stay as they are.
+        frequencies, noise and calibration stay as they are, and so do members of the stack whose
+        output weights are not exact.
 
         Args:
             X: new rows; giving rows that the model has seen counts them twice.
@@ -104,7 +105,8 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
             sample_weight: weight of each row's likelihood.
         """
         check_is_fitted(self)
-        if not all(member.has_exact_output for member in self.stack_.members):
+        members = [member for member in self.stack_.members if member.has_exact_output]
+        if not members:
             raise ConfigError(
                 f"update: the model of start={self._start()!r} has no exact last layer, which alone can "
                 "hear new rows without training. Use the default preset, or fit again on all rows."
@@ -114,7 +116,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         self.labels_.check(y, arrays.y.shape[1])
         with compiled_kernels(self.compile):
             for chunk in self._rows(arrays).chunks():
-                for member in self.stack_.members:
+                for member in members:
                     member.absorb(chunk.x, chunk.y, chunk.weight)
         return self
 

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 
 from deeplfm.errors import ConfigError
 from deeplfm.estimators.validation import check_settings
+from deeplfm.features import feature_map
 from deeplfm.recipes import Architecture, recipes_for
 from deeplfm.training.race import Recipe
 
@@ -28,7 +29,8 @@ class DeepLFMSettings(BaseEstimator):
         n_forces: number of latent forces of a deep block, or of the latent force model.
         n_features: number of frequencies per force.
         start: "race", or one start alone: "pursuit", "deep", "spectrum", "composition", "lfm" (the
-            classical latent force model, whose outputs share their forces), "table", "paper".
+            classical latent force model, whose outputs share their forces); for tables "table" (deep),
+            "rough" (what neighbouring rows share), "density" (targets of any distribution); "paper".
             ``None`` takes the preset's.
         n_steps: training steps of each fit; ``None`` takes the recipe's own number.
         batch_size: rows in each step; ``None`` takes the recipe's own: 1000 for tables, all rows for
@@ -102,6 +104,11 @@ class DeepLFMSettings(BaseEstimator):
 
     def _architecture(self) -> Architecture:
         check_settings(self.get_params())
+        if feature_map(self.system).has_landmarks:
+            raise ConfigError(
+                f"system: {self.system!r} is made of landmarks among the rows, and a deep layer has "
+                "none. Choose ode1, eq, arc0, arc1 or arc2."
+            )
         return Architecture(
             system=self.system,
             hidden=tuple(self.hidden),

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from deeplfm.experiments.declaration import Experiment, Split
-from deeplfm.experiments.tables import Outcome
+from deeplfm.experiments.outcome import Outcome
 from deeplfm.experiments.tasks import Drawing, Task, drawing
 from deeplfm.plots import Fan, TimeAxis, plot_forecast
 from deeplfm.plots.style import NORMAL, entitle, finished, line_style, lowest, panels

@@ -10,6 +10,7 @@ import inspect
 from functools import partial
 from typing import Any
 
+from deeplfm.baselines import BASELINES
 from deeplfm.errors import DeepLFMError
 from deeplfm.experiments.declaration import Entry
 
@@ -81,14 +82,11 @@ def _build_ours(
 def _build_comparator(
     name: str, settings: dict[str, Any], *, seed: int, is_quick: bool, budget: float | None
 ) -> Any:
-    from deeplfm import baselines
-
-    registry: dict[str, Any] = getattr(baselines, "BASELINES", {})
     try:
-        kind = registry[name]  # imports it
+        kind: Any = BASELINES[name]  # imports it
     except KeyError:
         raise NotAvailableError(
-            f"no comparator is named {name!r}. Known: {', '.join(registry) or 'none'}."
+            f"no comparator is named {name!r}. Known: {', '.join(BASELINES)}."
         ) from None
     except ImportError as error:
         raise NotAvailableError(f"{name} cannot be imported: {error}.") from error

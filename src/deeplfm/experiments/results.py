@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from deeplfm.experiments.figures import figures
-from deeplfm.experiments.runner import TASKS
+from deeplfm.experiments.outcome import Outcome
+from deeplfm.experiments.runner import TASKS, plan, records, seeds_in
 from deeplfm.experiments.scores import plain, write_document
-from deeplfm.experiments.tables import Outcome, latex, markdown
+from deeplfm.experiments.setup import Setup
+from deeplfm.experiments.tables import latex, markdown
 from deeplfm.experiments.tasks import Task
 from deeplfm.files import write_whole
 from deeplfm.versions import versions
+
+
+def gathered(
+    setup: Setup, folder: Path, n_seeds: int = 0, asked: Collection[str] = ()
+) -> tuple[Outcome, list[Task]]:
+    """All that a folder knows of an experiment, whichever commands put it there, and its tasks.
+
+    Args:
+        setup: how it was run.
+        folder: of the experiment.
+        n_seeds: show so many at least.
+        asked: labels of models that are shown even where there is nothing to show.
+    """
+    experiment = setup.declared()
+    n_seeds = max(n_seeds, seeds_in(folder))
+    tasks = plan(experiment, n_seeds, setup.is_quick, setup.budget)
+    found = records(tasks, folder)
+    shown = {record["model"] for record in found} | set(asked)
+    models = tuple(entry for entry in experiment.models if entry.label in shown)
+    experiment = replace(experiment, models=models)
+    return Outcome(experiment, found, n_seeds, setup.is_quick, setup.budget), tasks
 
 
 def publish(outcome: Outcome, tasks: Sequence[Task], folder: Path) -> list[Path]:

@@ -60,6 +60,7 @@ def run(
     n_jobs: int | None = None,
     retry: bool = False,
     report: Report | None = None,
+    fresh: bool = False,
 ) -> None:
     """Do what is not done yet.
 
@@ -69,16 +70,22 @@ def run(
         n_jobs: processes; by default one for each core.
         retry: do again what failed.
         report: told of each finished task: its record, how many are done, and of how many.
+        fresh: do again what was computed with other code.
     """
     place = folder / TASKS
     place.mkdir(parents=True, exist_ok=True)
     for marker in place.glob("*.running"):  # of a run that was ended
         marker.unlink()
-    left = [task for task in tasks if not is_settled(task, place, retry)]
+
+    def is_left(task: Task) -> bool:
+        return not is_settled(task, place, retry, fresh)
+
+    left = [task for task in tasks if is_left(task)]
     for case in {task.case.name: task.case for task in left}.values():
         case.load(0)  # data that cannot be had are told of before anything is computed
     n_done = len(tasks) - len(left)
-    for record in _finished(left, place, min(n_jobs or cpu_count(), max(1, len(left)))):
+    n_jobs = min(n_jobs or cpu_count(), max(1, len(left)))
+    for record in _finished(left, place, n_jobs, is_left):
         n_done += 1
         if report is not None:
             report(record, n_done, len(tasks))
@@ -90,7 +97,21 @@ def records(tasks: list[Task], folder: Path) -> list[Record]:
     return [record for record in found if record is not None]
 
 
-def _finished(tasks: list[Task], place: Path, n_jobs: int) -> Iterator[Record]:
+def seeds_in(folder: Path) -> int:
+    """How many seeds a folder of results has got to: one more than its highest."""
+    names = (path.stem.rpartition("--seed-")[2] for path in (folder / TASKS).glob("*.json"))
+    return 1 + max((int(seed) for seed in names if seed.isdigit()), default=-1)
+
+
+def left_aside(tasks: list[Task], folder: Path) -> list[str]:
+    """Names of results in a folder that are of other settings or data than these tasks."""
+    known = {task.name for task in tasks if kept(task, folder / TASKS) is not None}
+    return sorted({path.stem for path in (folder / TASKS).glob("[!.]*.json")} - known)
+
+
+def _finished(
+    tasks: list[Task], place: Path, n_jobs: int, is_left: Callable[[Task], bool]
+) -> Iterator[Record]:
     if n_jobs == 1:
         with _whole_interrupts():
             yield from (_watched(task, place, os.getpid()) for task in tasks)
@@ -108,7 +129,7 @@ def _finished(tasks: list[Task], place: Path, n_jobs: int) -> Iterator[Record]:
                 _marker(task, place).unlink(missing_ok=True)
                 del left[task.name]
                 yield _alone(task, place)
-            left = {name: task for name, task in left.items() if not is_settled(task, place)}
+            left = {name: task for name, task in left.items() if is_left(task)}
 
 
 def _together(tasks: list[Task], place: Path, n_jobs: int) -> Iterator[Record]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import re
 import time
@@ -10,18 +11,20 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from deeplfm.experiments.curves import validation_curve
 from deeplfm.experiments.declaration import Case, Entry, Split
 from deeplfm.experiments.models import NotAvailableError
 from deeplfm.experiments.scores import plain, score, write_document
+from deeplfm.experiments.source import source_digest
 from deeplfm.files import write_whole
 from deeplfm.versions import versions
 
@@ -76,6 +79,23 @@ class Task:
             settings = {}
         return identity | {"settings": plain(settings)}
 
+    def has(self, record: Record) -> bool:
+        """Whether a record is of this very task; settings it does not know were at their defaults."""
+        identity = self.identity()
+        known = {key: record.get(key) for key in identity}
+        if identity["settings"] and known["settings"]:
+            accepted = inspect.signature(type(self.build())).parameters.values()
+            defaults = {item.name: item.default for item in accepted}
+            usual = {key: plain(defaults.get(key)) for key in identity["settings"]}
+            known["settings"] = usual | known["settings"]
+        return known == identity
+
+    @property
+    def stamp(self) -> str:
+        """Short form of its identity, for files beside its record."""
+        text = json.dumps(self.identity(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
 
 def run_task(task: Task, folder: Path) -> Record:
     """Fit, predict, score, and write the record; an error of the model is part of it.
@@ -84,7 +104,9 @@ def run_task(task: Task, folder: Path) -> Record:
         task: what to do.
         folder: where the record goes, as ``<name>.json``.
     """
+    source_digest()  # of the code as it is before the fit
     record = task.identity() | {"status": DONE, "reason": None, "rows": [], "seconds": {}}
+    record["threads"] = torch.get_num_threads()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -100,10 +122,9 @@ def run_task(task: Task, folder: Path) -> Record:
 
 def keep(record: Record, task: Task, folder: Path) -> Record:
     """Write a record, whole; the task has then been done."""
-    whole = plain(
-        record
-        | {"versions": versions(), "finished": datetime.now(UTC).isoformat(timespec="seconds")}
-    )
+    finished = datetime.now(UTC).isoformat(timespec="seconds")
+    made_with = {"versions": versions(), "source": source_digest(), "finished": finished}
+    whole = plain(record | made_with)
     write_document(folder / f"{task.name}.json", whole)
     return whole
 
@@ -114,14 +135,22 @@ def kept(task: Task, folder: Path) -> Record | None:
         record = json.loads((folder / f"{task.name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    identity = task.identity()
-    return record if {key: record.get(key) for key in identity} == identity else None
+    return record if task.has(record) else None
 
 
-def is_settled(task: Task, folder: Path, retry: bool = False) -> bool:
-    """Whether there is nothing left to do; what failed is done again only where asked."""
+def is_settled(task: Task, folder: Path, retry: bool = False, fresh: bool = False) -> bool:
+    """Whether there is nothing left to do.
+
+    Args:
+        task: what to do.
+        folder: of the records.
+        retry: do again what failed.
+        fresh: do again what was computed with other code.
+    """
     record = kept(task, folder)
     if record is None or record["status"] == NOT_AVAILABLE:
+        return False
+    if fresh and record.get("source") != source_digest():
         return False
     if record["status"] == FAILED:
         return not retry
@@ -144,9 +173,11 @@ class Drawing:
 
 
 def drawing(task: Task, folder: Path) -> Drawing | None:
-    """The prediction that a task has kept, if it has."""
+    """The prediction that this very task has kept, if it has."""
     try:
         with np.load(folder / f"{task.name}.npz", allow_pickle=False) as arrays:
+            if arrays["stamp"] != task.stamp:
+                return None
             low, high = (
                 dict(zip(arrays["coverage"].tolist(), arrays[end], strict=True))
                 for end in ("low", "high")
@@ -171,6 +202,8 @@ def _digest(case: Case, seed: int) -> str:
 
 def _results(task: Task, folder: Path) -> Record:
     model = task.build()
+    if (same := _of_first_seed(task, model, folder)) is not None:
+        return same
     split = _split(task.case, task.seed)
     split = split.shortened() if task.is_quick else split
     seconds: dict[str, float] = {}
@@ -183,15 +216,25 @@ def _results(task: Task, folder: Path) -> Record:
     rows = [row for part in posteriors for row in _scores(task, split, part, posteriors[part])]
     results: Record = {"rows": rows, "seconds": seconds}
     if task.is_drawn and split.is_series:
-        _draw(model.posterior(split.time[:, None]), folder / f"{task.name}.npz")
+        _draw(model.posterior(split.time[:, None]), task, folder)
     elif task.is_drawn:
         results["curve"] = validation_curve(model, split, task.seed)
     return results
 
 
-def _scores(task: Task, split: Split, part: str, posterior: Any) -> list[Record]:
-    import torch
+def _of_first_seed(task: Task, model: Any, folder: Path) -> Record | None:
+    """What the first seed gave, where neither model nor data of another one differ."""
+    if task.seed == 0 or getattr(model, "is_random", True):
+        return None
+    record = kept(replace(task, seed=0), folder)
+    if record is None or record["status"] != DONE or record.get("source") != source_digest():
+        return None
+    if record["data"] != _digest(task.case, task.seed):
+        return None
+    return {"rows": record["rows"], "seconds": record["seconds"], "same_as_seed": 0}
 
+
+def _scores(task: Task, split: Split, part: str, posterior: Any) -> list[Record]:
     target = torch.tensor(split.y_test[part], dtype=torch.float64)
     label, names = task.entry.label, split.outputs
     rows = score(
@@ -205,17 +248,18 @@ def _scores(task: Task, split: Split, part: str, posterior: Any) -> list[Record]
     return kept_scores
 
 
-def _draw(posterior: Any, path: Path) -> None:
+def _draw(posterior: Any, task: Task, folder: Path) -> None:
     from deeplfm.plots import COVERAGES
 
     ends = [posterior.interval(coverage) for coverage in COVERAGES]
     arrays: dict[str, Any] = {
+        "stamp": np.array(task.stamp),
         "mean": posterior.mean.numpy(force=True),
         "coverage": np.array(COVERAGES),
         "low": np.stack([low.numpy(force=True) for low, _ in ends]),
         "high": np.stack([high.numpy(force=True) for _, high in ends]),
     }
-    write_whole(path, partial(_save_arrays, arrays))
+    write_whole(folder / f"{task.name}.npz", partial(_save_arrays, arrays))
 
 
 def _save_arrays(arrays: dict[str, Any], path: Path) -> None:

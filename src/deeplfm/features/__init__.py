@@ -7,6 +7,7 @@ from deeplfm.features.arc_cosine import ArcCosine, ArcCosine0, ArcCosine2
 from deeplfm.features.base import FeatureMap
 from deeplfm.features.eq import ExponentiatedQuadratic
 from deeplfm.features.ode1 import FirstOrder
+from deeplfm.features.rough import OrnsteinUhlenbeck
 
 SYSTEMS: dict[str, type[FeatureMap]] = {
     "ode1": FirstOrder,
@@ -14,6 +15,7 @@ SYSTEMS: dict[str, type[FeatureMap]] = {
     "arc0": ArcCosine0,
     "arc1": ArcCosine,
     "arc2": ArcCosine2,
+    "rough": OrnsteinUhlenbeck,
 }
 
 
@@ -35,5 +37,6 @@ __all__ = [
     "ExponentiatedQuadratic",
     "FeatureMap",
     "FirstOrder",
+    "OrnsteinUhlenbeck",
     "feature_map",
 ]

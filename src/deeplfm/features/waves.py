@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from deeplfm.features.base import FeatureMap, Tables
 from deeplfm.kernels import kernels_for
-from deeplfm.kernels.arguments import Moments, transient_rows
+from deeplfm.kernels.arguments import Moments, transient_lines
 
 
 class WaveTables(NamedTuple):
@@ -58,7 +58,8 @@ def response_transients(
 ) -> Float[Tensor, "*S G N L"]:
     """Row by row what the gains of the transients multiply."""
     n_powers = tables.transient_real.shape[-2] // x.shape[-1] - 1
-    return transient_rows(x.unsqueeze(-3), tables.decay, tables.extent.unsqueeze(-2), n_powers)
+    extent = tables.extent.unsqueeze(-2)
+    return transient_lines(x.mT.unsqueeze(-3), tables.decay, extent, n_powers).mT
 
 
 class HarmonicMap(FeatureMap):
@@ -75,7 +76,7 @@ class HarmonicMap(FeatureMap):
         x = x - self.origin if self.origin else x
         parts: Sequence[Any] = (None, None)
         if layout.n_transients:
-            rows = layout.batched(response_transients(x, table), is_table=True)
+            rows = layout.batched(response_transients(x, table))
             gains = table.transient_real.flatten(0, -3), table.transient_imag.flatten(0, -3)
             parts = [(rows.flatten(1, 2) @ gain).unflatten(1, rows.shape[1:3]) for gain in gains]
         if base is not None:
@@ -100,10 +101,40 @@ class HarmonicMap(FeatureMap):
         variance: Float[Tensor, "G K U"],
     ) -> tuple[Float[Tensor, "*S G N U"], Float[Tensor, "*S G N U"]]:
         """ΦM and Φ²V in one pass over rows."""
-        table, layout = WaveTables(*tables), _Layout(x, tables)
+        layout = _Layout(x, tables)
+        found = _WaveMoments.apply(*self._given(layout, x, tables, base, mean, variance))
+        return layout.unbatched(found[0]), layout.unbatched(found[1])
+
+    def wave_squares(
+        self,
+        x: Float[Tensor, "*#S N P"],
+        tables: Tables,
+        base: tuple[Float[Tensor, "G N QM"], ...] | None,
+        mean: Float[Tensor, "G K U"],
+        variance: Float[Tensor, "G K U"],
+        target: Float[Tensor, "*#S G N U"],
+        weight: Float[Tensor, "G N U"],
+    ) -> Float[Tensor, ""]:
+        """Σ λ((y − ΦM)² + Φ²V), the mean over samples; rows are made once for it and its gradient."""
+        layout = _Layout(x, tables)
+        given = self._given(layout, x, tables, base, mean, variance)
+        weight = layout.repeated(weight) / layout.n_samples
+        return _WaveSquares.apply(layout.batched(target), weight, *given)
+
+    def _given(
+        self,
+        layout: _Layout,
+        x: Tensor,
+        tables: Tables,
+        base: tuple[Tensor, ...] | None,
+        mean: Tensor,
+        variance: Tensor,
+    ) -> Moments:
+        """What the kernels are given."""
+        table = WaveTables(*tables)
         x = x - self.origin if self.origin else x
         gains = torch.stack([table.transient_real, table.transient_imag], dim=-3).flatten(0, -4)
-        given = Moments(
+        return Moments(
             layout.rows(x),
             *layout.waves(table),
             table.decay.flatten(0, -2),
@@ -115,8 +146,6 @@ class HarmonicMap(FeatureMap):
             layout.repeated(mean),
             layout.repeated(variance),
         )
-        found_mean, found_variance = _WaveMoments.apply(*given)
-        return layout.unbatched(found_mean), layout.unbatched(found_variance)
 
 
 class _Layout:
@@ -131,11 +160,11 @@ class _Layout:
         self.n_groups, self.n_terms, self.n_dimensions = frequency.shape[-4:-1]
         self.n_transients = transients.shape[-2]
         self.n_batches = math.prod(self.drawn) * self.n_groups
-        self.lines = (1 if self.drawn else math.prod(self.sampled), x.shape[-2])  # S N of a batch
+        self.n_samples = math.prod(self.drawn or self.sampled)
 
-    def batched(self, rows: Tensor, is_table: bool = False) -> Tensor:
-        """Rows as batches; those made of tables have a sample dimension where Ω has one."""
-        has_samples = bool(self.sampled or (is_table and self.drawn))
+    def batched(self, rows: Float[Tensor, "*#S #G N K"]) -> Float[Tensor, "#B #S N K"]:
+        """Rows as batches, whether they differ by sample or not."""
+        has_samples = rows.dim() == 4
         if not self.drawn:
             return rows.movedim(0, -3) if has_samples else rows.unsqueeze(-3)
         rows = rows if has_samples else rows[None]
@@ -227,3 +256,19 @@ class _WaveMoments(torch.autograd.Function):
     def backward(ctx, grad_mean, grad_variance):  # type: ignore[no-untyped-def]
         given = Moments(*ctx.saved_tensors)
         return tuple(ctx.kernels.pull_moments(given, grad_mean, grad_variance))
+
+
+class _WaveSquares(torch.autograd.Function):
+    """Σ w((y − ΦM)² + Φ²V): of one number the gradient is known, up to a factor, as soon as it is."""
+
+    @staticmethod
+    def forward(ctx, target, weight, *tensors):  # type: ignore[no-untyped-def]
+        kernels = kernels_for(target)
+        squares, by_target, gradients = kernels.squares(Moments(*tensors), target, weight)
+        ctx.save_for_backward(by_target, squares, *gradients)
+        return (weight * squares).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, factor):  # type: ignore[no-untyped-def]
+        return tuple(factor * gradient for gradient in ctx.saved_tensors)

@@ -17,7 +17,7 @@ class Moments(NamedTuple):
         frequency: ω of every term, dimension and column.
         amplitude: a of every term and column.
         phase: α of every term and column.
-        decay: of the transients of each input; see :func:`transient_rows`.
+        decay: of the transients of each input; see :func:`transient_lines`.
         extent: unit of the powers of each input.
         gains: of the transients, real and imaginary.
         base: what is added for all samples, real and imaginary; no rows where that is nothing.
@@ -53,36 +53,40 @@ class Moments(NamedTuple):
         return self.x.new_empty(shape).movedim(2, 0), self.x.new_empty(shape).movedim(2, 0)
 
 
-def transient_rows(
-    x: Float[Tensor, "*S N P"],
+def transient_lines(
+    x: Float[Tensor, "*S P N"],
     decay: Float[Tensor, "*#S P"],
     extent: Float[Tensor, "*#S P"],
     n_powers: int,
-) -> Float[Tensor, "*S N L"]:
-    """Functions of a row that no frequency enters: e^{−γx}, x/e, (x/e)², … of all inputs in turn."""
-    rows = [torch.exp(-decay.unsqueeze(-2) * x)]
+) -> Float[Tensor, "*S L N"]:
+    """Functions of x that no frequency enters: e^{−γx}, x/e, (x/e)², … of all inputs in turn.
+
+    Inputs are few and rows are many, so that rows come last: what is short must not be innermost.
+    """
+    lines = [torch.exp(-decay.unsqueeze(-1) * x)]
     if n_powers:
-        factor = power = (x / extent.unsqueeze(-2)).expand_as(rows[0])
+        factor = power = (x / extent.unsqueeze(-1)).expand_as(lines[0])
         for _ in range(n_powers):
-            rows.append(power)
+            lines.append(power)
             power = power * factor
-    return torch.cat(rows, dim=-1)
+    return torch.cat(lines, dim=-2)
 
 
 def pull_transients(
-    x: Float[Tensor, "N P"],
+    x: Float[Tensor, "P N"],
     decay: Float[Tensor, " P"],
     extent: Float[Tensor, " P"],
-    rows: Float[Tensor, "N L"],
-    gradient: Float[Tensor, "N L"],
-) -> tuple[Float[Tensor, "N P"], Float[Tensor, " P"]]:
-    """Gradients of inputs and decays, from those of :func:`transient_rows` and its result."""
-    values, gradients = (item.unflatten(-1, (-1, x.shape[-1])) for item in (rows, gradient))
-    by_exponent = -values[:, 0] * gradients[:, 0]
-    by_x = by_exponent * decay
-    n_powers = values.shape[1] - 1
+    lines: Float[Tensor, "L N"],
+    gradient: Float[Tensor, "L N"],
+) -> tuple[Float[Tensor, "P N"], Float[Tensor, " P"]]:
+    """Gradients of inputs and decays, from those of :func:`transient_lines` and its result."""
+    values, gradients = (item.unflatten(0, (-1, len(x))) for item in (lines, gradient))
+    by_exponent = -values[0] * gradients[0]
+    by_x = by_exponent * decay[:, None]
+    n_powers = len(values) - 1
     if n_powers:
-        order = torch.arange(1, n_powers + 1, dtype=x.dtype, device=x.device)[:, None] / extent
-        by_x.addcmul_(order[0], gradients[:, 1])
-        by_x += (values[:, 1:-1] * gradients[:, 2:] * order[1:]).sum(1)
-    return by_x, (by_exponent * x).sum(0)
+        order = torch.arange(1, n_powers + 1, dtype=x.dtype, device=x.device)
+        order = order[:, None, None] / extent[:, None]
+        by_x.addcmul_(order[0], gradients[1])
+        by_x += (values[1:-1] * gradients[2:] * order[1:]).sum(0)
+    return by_x, (by_exponent * x).sum(-1)

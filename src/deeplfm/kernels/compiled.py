@@ -15,7 +15,7 @@ from deeplfm.kernels.arguments import Moments
 
 _ROWS_PER_THREAD = 16
 _NAMES = {torch.float32: "float32", torch.float64: "float64"}
-_Shape = ctypes.c_int64 * 10
+_Shape = ctypes.c_int64 * 11
 
 
 class CompiledKernels:
@@ -74,14 +74,38 @@ class CompiledKernels:
 
     def pull_moments(self, given: Moments, grad_mean: Tensor, grad_variance: Tensor) -> Moments:
         """Gradients of all arguments of :meth:`moments`."""
+        cotangents = [grad_mean.movedim(0, 2), grad_variance.movedim(0, 2)]
+        return self._gradients("pull_moments", given, _shape_of(given), cotangents)
+
+    def squares(
+        self, given: Moments, target: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor, Moments]:
+        """See :meth:`deeplfm.kernels.plain.PlainKernels.squares`."""
+        rows = [target.movedim(0, 2), weight.movedim(0, 1)]  # #S N B U and N B U
+        grad_target, squares = (
+            torch.zeros_like(item, memory_format=torch.contiguous_format) for item in rows
+        )
+        shape = _shape_of(given, target.shape[1])
+        gradients = self._gradients("squares", given, shape, rows, [squares, grad_target])
+        return squares.movedim(1, 0), grad_target.movedim(2, 0), gradients
+
+    def _gradients(
+        self,
+        name: str,
+        given: Moments,
+        shape: ctypes.Array[ctypes.c_int64],
+        rows: Sequence[Tensor],
+        by_row: Sequence[Tensor] = (),
+    ) -> Moments:
+        """Call a kernel that finds gradients of all arguments of :meth:`moments`."""
         tables = _lines(given)
         grad_x = torch.empty(given.x.shape, dtype=given.x.dtype)
         grad_base = torch.zeros_like(given.base, memory_format=torch.contiguous_format)
         found = self._run(
-            "pull_moments",
-            _shape_of(given),
-            [*_arguments(given, tables), grad_mean.movedim(0, 2), grad_variance.movedim(0, 2)],
-            [grad_x, grad_base],
+            name,
+            shape,
+            [*_arguments(given, tables), *rows],
+            [grad_x, grad_base, *by_row],
             summed=[*tables, given.decay],
         )
         by_frequency, by_amplitude, by_phase, by_gains, by_mean, by_variance, by_decay = found
@@ -155,15 +179,16 @@ def _arguments(given: Moments, tables: Sequence[Tensor]) -> list[Tensor]:
     return [given.x, torch.cat(list(tables), dim=1), given.decay, given.extent, given.base]
 
 
-def _shape_of(given: Moments) -> ctypes.Array[ctypes.c_int64]:
+def _shape_of(given: Moments, n_target_samples: int = 0) -> ctypes.Array[ctypes.c_int64]:
     n_units, has_base = given.mean.shape[-1], int(given.has_base)
-    return _shape(given.x, given.frequency, given.n_powers, n_units, has_base)
+    others = given.n_powers, n_units, has_base, n_target_samples
+    return _shape(given.x, given.frequency, *others)
 
 
 def _shape(
-    rows: Tensor, frequency: Tensor, n_powers: int = -1, n_units: int = 0, has_base: int = 0
+    rows: Tensor, frequency: Tensor, n_powers: int = -1, *others: int
 ) -> ctypes.Array[ctypes.c_int64]:
     """``Shape`` of the kernels."""
     n_batches, n_terms, n_dimensions, n_columns = frequency.shape
     sizes = n_batches, len(rows), n_terms, *rows.shape[1:3], n_dimensions, n_columns
-    return _Shape(*sizes, n_powers, n_units, has_base)
+    return _Shape(*sizes, n_powers, *others)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from deeplfm.kernels.arguments import Moments, pull_transients, transient_rows
+from deeplfm.kernels.arguments import Moments, pull_transients, transient_lines
 
 _TILE_WAVES = 2**20
 
@@ -53,8 +53,7 @@ class PlainKernels:
         rows = torch.cat([rows, torch.ones_like(rows[..., :1])], dim=-1).mT  # #B J I+1 SN
         grad_table = (rows @ across) * amplitude[:, :, None]
         table = (frequency * amplitude[:, :, None]).mT.flatten(0, 1)
-        grad_x = torch.empty(*across.shape[:-1], x.shape[-1], dtype=x.dtype, device=x.device)
-        _thin_products(across.flatten(0, 1), table, grad_x.flatten(0, 1))
+        grad_x = _thin_products(across.flatten(0, 1), table).unflatten(0, across.shape[:2])
         grad_x = grad_x.unflatten(2, x.shape[2:4]).sum_to_size(x.shape)
         return grad_x, grad_table[:, :, :-1], grad_amplitude, grad_table[:, :, -1]
 
@@ -62,23 +61,46 @@ class PlainKernels:
         """Φm and Φ²v: B S N U each."""
         totals = given.empty()
         for tile in _tiles(given):
-            value = tile.evaluate()
-            for total, weights in zip(totals, tile.weights, strict=True):
-                found = value[0] @ weights[0]
-                found.addmm_(value[1], weights[1])
-                total[tile.place] = found.view(*tile.lines, -1)
-                value.square_()
+            tile.evaluate()
+            for total, found in zip(totals, tile.moments(), strict=True):
+                total[tile.place] = found
         return totals
 
     def pull_moments(self, given: Moments, grad_mean: Tensor, grad_variance: Tensor) -> Moments:
         """Gradients of all arguments of :meth:`moments`."""
         total = Moments(*(torch.zeros_like(item) for item in given))
         for tile in _tiles(given):
-            of_mean, of_variance = (
-                item[tile.place].reshape(-1, item.shape[-1]) for item in (grad_mean, grad_variance)
-            )
-            tile.pull_back(of_mean, of_variance, total)
+            tile.evaluate()
+            tile.pull_back(grad_mean[tile.place], grad_variance[tile.place], total)
         return total
+
+    def squares(
+        self, given: Moments, target: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor, Moments]:
+        """Σ_s (y − Φm)² + Φ²v, and the gradients of its sum weighted by w: of y, and of all else.
+
+        What the mean and the variance of a row are to the sum is known as soon as they are. So sines
+        and cosines are evaluated once for both, and no moment is kept.
+
+        Args:
+            given: what the moments are made of.
+            target: y for all samples or for each, B #S N U.
+            weight: w, B N U.
+        """
+        squares, by_target = torch.zeros_like(weight), torch.zeros_like(target)
+        total = Moments(*(torch.zeros_like(item) for item in given))
+        for tile in _tiles(given):
+            batch, samples, rows = tile.place
+            own = (batch, samples if target.shape[1] > 1 else slice(None), rows)
+            tile.evaluate()
+            mean, variance = tile.moments()
+            error = mean - target[own]
+            squares[batch, rows] += (error.square() + variance).sum(0)
+            of_variance = weight[batch, rows].expand_as(error)
+            of_mean = 2 * of_variance * error
+            by_target[own] -= of_mean.sum_to_size(target[own].shape)
+            tile.pull_back(of_mean, of_variance, total)
+        return squares, by_target, total
 
 
 class _Tile:
@@ -95,45 +117,57 @@ class _Tile:
         self.x_place = (batch if len(given.x) > 1 else 0, samples, rows)
         x = given.x[self.x_place]
         self.lines = x.shape[:2]
-        self.time = x.flatten(0, 1)  # R P
+        self.time = x.flatten(0, 1).mT.contiguous()  # P R
         n_terms, n_dimensions, n_columns = given.frequency.shape[1:]
-        self.x = self.time.unflatten(1, (n_terms, n_dimensions)).movedim(1, 0)  # J R I
+        self.x = self.time.unflatten(0, (n_terms, n_dimensions)).mT  # J R I
         self.frequency, self.amplitude, self.phase = (
             table[batch] for table in (given.frequency, given.amplitude, given.phase)
         )
         self.decay, self.extent = given.decay[batch], given.extent[batch]
-        self.transients = x.new_empty(len(self.time), 0)  # R L
+        self.transients: Tensor | None = None  # L R
         if given.n_powers >= 0:
-            self.transients = transient_rows(self.time, self.decay, self.extent, given.n_powers)
+            self.transients = transient_lines(self.time, self.decay, self.extent, given.n_powers)
         self.gains = given.gains[batch]  # 2 L K
         self.base = given.base[:, batch, rows] if given.has_base else None  # 2 N K
         self.weights = [item[batch].view(2, n_columns, -1) for item in (given.mean, given.variance)]
-        n_rows = len(self.time)
-        self.large = _buffer("large", (3, n_terms, n_rows, n_columns), x)
-        self.small = _buffer("small", (2, 2, n_rows, n_columns), x)
+        n_rows = self.time.shape[1]
+        self.large = _buffer("large", (2, n_terms, n_rows, n_columns), x)
+        self.value, self.spare = _buffer("small", (2, 2, n_rows, n_columns), x)
 
-    def evaluate(self) -> Tensor:
-        """F, its parts one after the other: 2 R K."""
-        cosine, sine, angle = self.large
-        value = self.small[0]
+    def evaluate(self) -> None:
+        """Make F, its parts one after the other: 2 R K."""
+        cosine, angle = self.large
         if self.x.shape[-1] == 1:
             torch.addcmul(self.phase[:, None], self.x, self.frequency, out=angle)
         else:
             torch.baddbmm(self.phase[:, None], self.x, self.frequency, out=angle)
         torch.cos(angle, out=cosine)
-        torch.sin(angle, out=sine)
-        if self.base is not None:
-            value.view(2, *self.lines, -1).copy_(self.base[:, None])
-        rows = self.transients.expand(2, -1, -1)
-        torch.baddbmm(value, rows, self.gains, beta=self.base is not None, out=value)
-        for part, wave in zip(value, (cosine, sine), strict=True):
-            for term, amplitude in zip(wave, self.amplitude, strict=True):
-                part.addcmul_(term, amplitude)
-        return value
+        angle.sin_()
+        for part, wave in enumerate(self.large):
+            value, amplitude = self.value[part], self.amplitude
+            if self.base is None:
+                torch.mul(wave[0], amplitude[0], out=value)
+            else:
+                term, total = (item.view(*self.lines, -1) for item in (wave[0], value))
+                torch.addcmul(self.base[part], term, amplitude[0], out=total)
+            for term, factor in zip(wave[1:], amplitude[1:], strict=True):
+                value.addcmul_(term, factor)
+        if self.transients is not None:
+            self.value.baddbmm_(self.transients.mT.expand(2, -1, -1), self.gains)
+
+    def moments(self) -> tuple[Tensor, ...]:
+        """Fm and F²v, S N U each."""
+        square = torch.square(self.value, out=self.spare)
+        products = (
+            _thin_products(value, weights)
+            for value, weights in zip((self.value, square), self.weights, strict=True)
+        )
+        return tuple((real + imag).view(*self.lines, -1) for real, imag in products)
 
     def pull_back(self, of_mean: Tensor, of_variance: Tensor, total: Moments) -> None:
-        """Add what gradients of the moments say of every argument."""
-        value, gradient = self.evaluate(), self.small[1]
+        """Add what gradients of the moments say of every argument; F is spent on it."""
+        of_mean, of_variance = (item.flatten(0, 1) for item in (of_mean, of_variance))  # R U
+        value, gradient = self.value, self.spare
         mean, variance = self.weights
         if mean.shape[-1] == 1:  # outer products, in one pass each
             torch.mul(value, 2 * variance.mT, out=gradient).mul_(of_variance)
@@ -147,30 +181,26 @@ class _Tile:
             value.square_()
         if self.base is not None:
             total.base[:, self.batch, self.rows] += gradient.view(2, *self.lines, -1).sum(1)
-        cosine, sine, buffer = self.large
-        along = torch.mul(cosine, gradient[0], out=buffer).addcmul_(sine, gradient[1])
-        total.amplitude[self.batch] += along.sum(1)
-        across = torch.mul(cosine, gradient[1], out=buffer).addcmul_(sine, gradient[0], value=-1)
+        cosine, sine = self.large
+        for by_amplitude, *term in zip(total.amplitude[self.batch], cosine, sine, strict=True):
+            along = torch.mul(term[0], gradient[0], out=value[0]).addcmul_(term[1], gradient[1])
+            by_amplitude += along.sum(0)
+        across = cosine.mul_(gradient[1]).addcmul_(sine, gradient[0], value=-1)
         ones = torch.ones_like(self.x[..., :1])
         by_table = torch.cat([self.x, ones], dim=-1).mT @ across * self.amplitude[:, None]
         total.frequency[self.batch] += by_table[:, :-1]
         total.phase[self.batch] += by_table[:, -1]
         table = (self.frequency * self.amplitude[:, None]).mT
-        found = self.x.new_empty(self.x.shape)
-        _thin_products(across, table, found)
-        by_x = found.movedim(0, 1).flatten(1)  # R P
-        if self.transients.shape[-1]:
-            total.gains[self.batch].baddbmm_(self.transients.mT.expand(2, -1, -1), gradient)
-            by_time, by_decay = pull_transients(
-                self.time,
-                self.decay,
-                self.extent,
-                self.transients,
-                torch.bmm(gradient, self.gains.mT).sum(0),
+        by_time = _thin_products(across, table).mT.flatten(0, 1)  # P R
+        if self.transients is not None:
+            total.gains[self.batch].baddbmm_(self.transients.expand(2, -1, -1), gradient)
+            by_line = torch.addmm(self.gains[0] @ gradient[0].mT, self.gains[1], gradient[1].mT)
+            by_transients, by_decay = pull_transients(
+                self.time, self.decay, self.extent, self.transients, by_line
             )
-            by_x += by_time
+            by_time = by_time + by_transients
             total.decay[self.batch] += by_decay
-        total.x[self.x_place] += by_x.view(*self.lines, -1)
+        total.x[self.x_place] += by_time.mT.view(*self.lines, -1)
 
 
 def _tiles(given: Moments) -> Iterator[_Tile]:
@@ -214,10 +244,9 @@ def _add_terms(wave: Tensor, amplitude: Tensor, base: Tensor | None) -> Tensor:
     return total
 
 
-def _thin_products(matrices: Tensor, tables: Tensor, results: Tensor) -> None:
+def _thin_products(matrices: Tensor, tables: Tensor) -> Tensor:
     """Products with tables of few columns; by vectors where it is one: ten times faster on a CPU."""
     if tables.shape[-1] > 1:
-        torch.bmm(matrices, tables, out=results)
-        return
-    for matrix, table, result in zip(matrices, tables, results, strict=True):
-        torch.mv(matrix, table[:, 0], out=result[:, 0])
+        return torch.bmm(matrices, tables)
+    lines = [torch.mv(a, b) for a, b in zip(matrices, tables[..., 0], strict=True)]
+    return torch.stack(lines).unsqueeze(-1)

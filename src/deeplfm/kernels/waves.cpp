@@ -16,8 +16,11 @@
 
 namespace {
 
+constexpr int register_bytes = 32;
+
 struct Shape {
   int64_t batches, x_batches, terms, samples, rows, dimensions, columns, powers, units, has_base;
+  int64_t target_samples;
 
   int64_t inputs() const { return terms * dimensions; }
   // Each input has e^(-decay x) and powers of x: line n * inputs + p is function n of input p.
@@ -38,9 +41,12 @@ struct Shape {
   int64_t moment(int64_t b, int64_t s, int64_t n) const {
     return ((s * rows + n) * batches + b) * units;
   }
+  // Registers full of columns.
+  template <typename T> int64_t chunks() const {
+    constexpr int64_t size = register_bytes / sizeof(T);
+    return (columns + size - 1) / size;
+  }
 };
-
-constexpr int register_bytes = 32;
 
 // Polynomials of the square, closest to sin(x)/x and cos(x) for |x| <= pi/2, and pi in two parts.
 template <typename T> struct Number;
@@ -170,18 +176,18 @@ template <typename T> class Columns {
   std::vector<int64_t> order_;
 };
 
-// One row of a batch: its inputs and transients, with their slopes, and what a chunk makes of them.
+// One row of a batch: its inputs and transients, with their slopes, and what the chunks make of them.
 template <typename T> class Row {
  public:
   const T *x;
   std::vector<T> transient, slope;
-  std::vector<Lanes<T>> sine, cosine, to_x, to_exponential, moments;
-  Lanes<T> real, imag;
+  std::vector<Lanes<T>> sine, cosine, to_x, to_exponential;
+  std::vector<Lanes<T>> real, imag;  // F, by chunk
 
   explicit Row(const Shape &shape)
-      : transient(shape.transients()), slope(shape.transients()), sine(shape.terms),
-        cosine(shape.terms), to_x(shape.inputs()), to_exponential(shape.inputs()),
-        moments(2 * shape.units), shape_(shape) {}
+      : transient(shape.transients()), slope(shape.transients()),
+        sine(shape.chunks<T>() * shape.terms), cosine(sine), to_x(shape.inputs()),
+        to_exponential(shape.inputs()), real(shape.chunks<T>()), imag(real), shape_(shape) {}
 
   void make_transients(const T *decay, const T *extent, bool has_slopes) {
     const int64_t count = shape_.inputs();
@@ -197,37 +203,41 @@ template <typename T> class Row {
     }
   }
 
-  // F of a chunk, added to real and imag.
-  inline void evaluate(const typename Columns<T>::Chunk &chunk, const Lanes<T> *table) {
-    const Lanes<T> *frequency = table, *amplitude = table + shape_.inputs();
-    const Lanes<T> *phase = amplitude + shape_.terms, *gain = phase + shape_.terms;
-    Lanes<T> sum_real = real, sum_imag = imag;
+  // F of chunk c, added to what is given.
+  inline void evaluate(const Columns<T> &columns, size_t c, Lanes<T> sum_real, Lanes<T> sum_imag) {
+    const auto &chunk = columns.chunks[c];
+    const Lanes<T> *frequency = columns.tables.data() + chunk.first;
+    const Lanes<T> *amplitude = frequency + shape_.inputs(), *phase = amplitude + shape_.terms;
+    const Lanes<T> *gain = phase + shape_.terms;
+    Lanes<T> *sines = sine.data() + c * shape_.terms, *cosines = cosine.data() + c * shape_.terms;
     for (const auto &asked : chunk.transients) {
       sum_real += transient[asked.line] * gain[0];
       sum_imag += transient[asked.line] * gain[1];
       gain += 2;
     }
     for (int64_t j = 0, p = 0; j < shape_.terms; ++j) {
-      Lanes<T> angle = phase[j], s, c;
+      Lanes<T> angle = phase[j], here_sine, here_cosine;
       for (int64_t i = 0; i < shape_.dimensions; ++i, ++p) angle += x[p] * frequency[p];
-      sine_cosine<T>(angle, s, c);
-      sum_real += amplitude[j] * c;
-      sum_imag += amplitude[j] * s;
-      sine[j] = s;
-      cosine[j] = c;
+      sine_cosine<T>(angle, here_sine, here_cosine);
+      sum_real += amplitude[j] * here_cosine;
+      sum_imag += amplitude[j] * here_sine;
+      sines[j] = here_sine;
+      cosines[j] = here_cosine;
     }
-    real = sum_real;
-    imag = sum_imag;
+    real[c] = sum_real;
+    imag[c] = sum_imag;
   }
 
-  // What gradients of F say of the chunk's tables, added to sums, and of inputs and exponentials.
-  inline void pull_back(const typename Columns<T>::Chunk &chunk, const Lanes<T> *table,
-                        Lanes<T> grad_real, Lanes<T> grad_imag, Lanes<T> *__restrict sums) {
+  // What gradients of F say of the tables of chunk c, added to sums, and of inputs and exponentials.
+  inline void pull_back(const Columns<T> &columns, size_t c, Lanes<T> grad_real,
+                        Lanes<T> grad_imag, Lanes<T> *__restrict sums) {
     const int64_t inputs = shape_.inputs(), terms = shape_.terms;
+    const auto &chunk = columns.chunks[c];
+    const Lanes<T> *table = columns.tables.data() + chunk.first;
     for (int64_t j = 0, p = 0; j < terms; ++j) {
-      const Lanes<T> s = sine[j], c = cosine[j];
-      const Lanes<T> turn = table[inputs + j] * (grad_imag * c - grad_real * s);
-      sums[inputs + j] += grad_real * c + grad_imag * s;
+      const Lanes<T> here_sine = sine[c * terms + j], here_cosine = cosine[c * terms + j];
+      const Lanes<T> turn = table[inputs + j] * (grad_imag * here_cosine - grad_real * here_sine);
+      sums[inputs + j] += grad_real * here_cosine + grad_imag * here_sine;
       sums[inputs + terms + j] += turn;
       for (int64_t i = 0; i < shape_.dimensions; ++i, ++p) {
         sums[p] += x[p] * turn;
@@ -313,10 +323,9 @@ void evaluate(const Shape &shape, int64_t first, int64_t last, const T *x, const
         const int64_t line = shape.line(b, s, n);
         row.x = x + shape.input(b, s, n);
         for (size_t c = 0; c < columns.chunks.size(); ++c) {
-          row.real = row.imag = Lanes<T>{};
-          row.evaluate(columns.chunks[c], columns.tables.data() + columns.chunks[c].first);
-          columns.add(row.real, c * lanes<T>, real + line);
-          columns.add(row.imag, c * lanes<T>, imag + line);
+          row.evaluate(columns, c, Lanes<T>{}, Lanes<T>{});
+          columns.add(row.real[c], c * lanes<T>, real + line);
+          columns.add(row.imag[c], c * lanes<T>, imag + line);
         }
       }
   }
@@ -335,12 +344,10 @@ void pull_back(const Shape &shape, int64_t first, int64_t last, const T *x, cons
         const int64_t line = shape.line(b, s, n);
         row.x = x + shape.input(b, s, n);
         for (size_t c = 0; c < columns.chunks.size(); ++c) {
-          const auto &chunk = columns.chunks[c];
-          const Lanes<T> *table = columns.tables.data() + chunk.first;
-          row.evaluate(chunk, table);
-          row.pull_back(chunk, table, columns.load(grad_real + line, c * lanes<T>),
+          row.evaluate(columns, c, Lanes<T>{}, Lanes<T>{});
+          row.pull_back(columns, c, columns.load(grad_real + line, c * lanes<T>),
                         columns.load(grad_imag + line, c * lanes<T>),
-                        sums.tables.data() + chunk.first);
+                        sums.tables.data() + columns.chunks[c].first);
         }
         row.give(b == 0 || shape.x_batches > 1, grad_x + shape.input(b, s, n),
                  sums_of_batch + shape.lines() * shape.columns);
@@ -350,144 +357,219 @@ void pull_back(const Shape &shape, int64_t first, int64_t last, const T *x, cons
   }
 }
 
-// Moments F m and F^2 v of the columns, and what is added to F for all samples of a row.
+// What moments F m and F^2 v are made of; base is what is added to F for all samples of a row.
 template <typename T> struct Given {
-  const T *tables, *decay, *extent, *base;  // B lines K, B inputs, B inputs, 2 B N K
+  const T *x, *tables, *decay, *extent, *base;  // B S N inputs, B lines K, B inputs twice, 2 B N K
+};
+
+template <typename T> struct Gradients {
+  T *x, *base;
+  double *tables;
+};
+
+// Moments of the rows of one batch, and their gradients, one row of one sample at a time.
+template <typename T> class Batch {
+ public:
+  Batch(const Shape &shape, int64_t b, const Given<T> &given)
+      : shape_(shape), b_(b), given_(given), row_(shape),
+        columns_(shape, given.tables + b * shape.lines() * shape.columns), sums_(columns_),
+        totals_(2 * shape.units) {
+    for (int64_t part = 0; part < 2; ++part) {
+      base_[part].assign(columns_.chunks.size(), Lanes<T>{});
+      by_base_[part] = base_[part];
+    }
+  }
+
+  void begin(int64_t n) {
+    n_ = n;
+    for (int64_t part = 0; part < 2 && shape_.has_base; ++part) {
+      columns_.load_all(given_.base + place(part), base_[part]);
+      by_base_[part].assign(columns_.chunks.size(), Lanes<T>{});
+    }
+  }
+
+  void evaluate(int64_t s, bool has_slopes) {
+    s_ = s;
+    row_.x = given_.x + shape_.input(b_, s, n_);
+    row_.make_transients(given_.decay + b_ * shape_.inputs(), given_.extent + b_ * shape_.inputs(),
+                         has_slopes);
+    for (size_t c = 0; c < columns_.chunks.size(); ++c)
+      row_.evaluate(columns_, c, base_[0][c], base_[1][c]);
+  }
+
+  // Moments of the row that was evaluated.
+  void moments(T *mean, T *variance) {
+    const int64_t units = shape_.units;
+    for (size_t c = 0; c < columns_.chunks.size(); ++c) {
+      const Lanes<T> *weight = columns_.tables.data() + weights(c);
+      const Lanes<T> real = row_.real[c], imag = row_.imag[c];
+      for (int64_t u = 0; u < units; ++u, weight += 2) {
+        totals_[2 * u] += real * weight[0] + imag * weight[1];
+        totals_[2 * u + 1] +=
+            real * real * weight[2 * units] + imag * imag * weight[2 * units + 1];
+      }
+    }
+    for (int64_t u = 0; u < units; ++u) {
+      mean[u] = sum<T>(totals_[2 * u]);
+      variance[u] = sum<T>(totals_[2 * u + 1]);
+      totals_[2 * u] = totals_[2 * u + 1] = Lanes<T>{};
+    }
+  }
+
+  // What gradients of its moments say of all that is given.
+  void pull_back(const T *grad_mean, const T *grad_variance, const Gradients<T> &gradients) {
+    const int64_t units = shape_.units;
+    for (size_t c = 0; c < columns_.chunks.size(); ++c) {
+      const Lanes<T> *mean = columns_.tables.data() + weights(c), *variance = mean + 2 * units;
+      Lanes<T> *__restrict by_mean = sums_.tables.data() + weights(c);
+      Lanes<T> *__restrict by_variance = by_mean + 2 * units;
+      const Lanes<T> real = row_.real[c], imag = row_.imag[c];
+      Lanes<T> grad_real{}, grad_imag{}, slope_real{}, slope_imag{};
+      for (int64_t u = 0; u < units; ++u) {
+        const T of_mean = grad_mean[u], of_variance = grad_variance[u];
+        grad_real += of_mean * mean[2 * u];
+        grad_imag += of_mean * mean[2 * u + 1];
+        slope_real += of_variance * variance[2 * u];
+        slope_imag += of_variance * variance[2 * u + 1];
+        by_mean[2 * u] += of_mean * real;
+        by_mean[2 * u + 1] += of_mean * imag;
+        by_variance[2 * u] += of_variance * (real * real);
+        by_variance[2 * u + 1] += of_variance * (imag * imag);
+      }
+      grad_real += 2 * real * slope_real;
+      grad_imag += 2 * imag * slope_imag;
+      by_base_[0][c] += grad_real;
+      by_base_[1][c] += grad_imag;
+      row_.pull_back(columns_, c, grad_real, grad_imag,
+                     sums_.tables.data() + columns_.chunks[c].first);
+    }
+    row_.give(b_ == 0 || shape_.x_batches > 1, gradients.x + shape_.input(b_, s_, n_),
+              gradients.tables + b_ * shape_.sums() + shape_.lines() * shape_.columns);
+    sums_.count_row();
+  }
+
+  void end(const Gradients<T> &gradients) {
+    for (int64_t part = 0; part < 2 && shape_.has_base; ++part)
+      columns_.add_all(by_base_[part], gradients.base + place(part));
+  }
+  void finish(const Gradients<T> &gradients) {
+    sums_.finish(shape_.columns, gradients.tables + b_ * shape_.sums());
+  }
+
+ private:
+  int64_t place(int64_t part) const {
+    return ((part * shape_.batches + b_) * shape_.rows + n_) * shape_.columns;
+  }
+  // The first of the weights of a chunk among all tables.
+  int64_t weights(size_t c) const {
+    return columns_.chunks[c].first + columns_.chunks[c].lines.size() - 4 * shape_.units;
+  }
+
+  const Shape &shape_;
+  const int64_t b_;
+  const Given<T> &given_;
+  Row<T> row_;
+  const Columns<T> columns_;
+  Sums<T> sums_;
+  std::vector<Lanes<T>> totals_, base_[2], by_base_[2];
+  int64_t n_ = 0, s_ = 0;
 };
 
 template <typename T>
-void moments(const Shape &shape, int64_t first, int64_t last, const T *x, const Given<T> &given,
-             T *mean, T *variance) {
-  Row<T> row(shape);
+void moments(const Shape &shape, int64_t first, int64_t last, const Given<T> &given, T *mean,
+             T *variance) {
   for (int64_t b = 0; b < shape.batches; ++b) {
-    const Columns<T> columns(shape, given.tables + b * shape.lines() * shape.columns);
-    std::vector<Lanes<T>> base[2];
-    for (auto &part : base) part.assign(columns.chunks.size(), Lanes<T>{});
+    Batch<T> batch(shape, b, given);
     for (int64_t n = first; n < last; ++n) {
-      for (int64_t part = 0; part < 2 && shape.has_base; ++part)
-        columns.load_all(
-            given.base + ((part * shape.batches + b) * shape.rows + n) * shape.columns, base[part]);
+      batch.begin(n);
       for (int64_t s = 0; s < shape.samples; ++s) {
-        row.x = x + shape.input(b, s, n);
-        row.make_transients(given.decay + b * shape.inputs(), given.extent + b * shape.inputs(),
-                            false);
-        for (size_t c = 0; c < columns.chunks.size(); ++c) {
-          const auto &chunk = columns.chunks[c];
-          const Lanes<T> *table = columns.tables.data() + chunk.first;
-          const Lanes<T> *weight = table + chunk.lines.size() - 4 * shape.units;
-          row.real = base[0][c];
-          row.imag = base[1][c];
-          row.evaluate(chunk, table);
-          const Lanes<T> real_square = row.real * row.real, imag_square = row.imag * row.imag;
-          for (int64_t u = 0; u < shape.units; ++u, weight += 2) {
-            row.moments[2 * u] += row.real * weight[0] + row.imag * weight[1];
-            row.moments[2 * u + 1] += real_square * weight[2 * shape.units] +
-                                      imag_square * weight[2 * shape.units + 1];
-          }
-        }
         const int64_t line = shape.moment(b, s, n);
-        for (int64_t u = 0; u < shape.units; ++u) {
-          mean[line + u] = sum<T>(row.moments[2 * u]);
-          variance[line + u] = sum<T>(row.moments[2 * u + 1]);
-          row.moments[2 * u] = row.moments[2 * u + 1] = Lanes<T>{};
-        }
+        batch.evaluate(s, false);
+        batch.moments(mean + line, variance + line);
       }
     }
   }
 }
 
 template <typename T>
-void pull_moments(const Shape &shape, int64_t first, int64_t last, const T *x,
-                  const Given<T> &given, const T *grad_mean, const T *grad_variance, T *grad_x,
-                  T *grad_base, double *grad_tables) {
-  Row<T> row(shape);
-  const int64_t units = shape.units;
+void pull_moments(const Shape &shape, int64_t first, int64_t last, const Given<T> &given,
+                  const T *grad_mean, const T *grad_variance, const Gradients<T> &gradients) {
   for (int64_t b = 0; b < shape.batches; ++b) {
-    const Columns<T> columns(shape, given.tables + b * shape.lines() * shape.columns);
-    Sums<T> sums(columns);
-    double *sums_of_batch = grad_tables + b * shape.sums();
-    std::vector<Lanes<T>> base[2], by_base[2];
-    for (int64_t part = 0; part < 2; ++part) {
-      base[part].assign(columns.chunks.size(), Lanes<T>{});
-      by_base[part] = base[part];
-    }
+    Batch<T> batch(shape, b, given);
     for (int64_t n = first; n < last; ++n) {
-      const auto place = [&](int64_t part) {
-        return ((part * shape.batches + b) * shape.rows + n) * shape.columns;
-      };
-      for (int64_t part = 0; part < 2 && shape.has_base; ++part) {
-        columns.load_all(given.base + place(part), base[part]);
-        by_base[part].assign(columns.chunks.size(), Lanes<T>{});
-      }
+      batch.begin(n);
       for (int64_t s = 0; s < shape.samples; ++s) {
         const int64_t line = shape.moment(b, s, n);
-        row.x = x + shape.input(b, s, n);
-        row.make_transients(given.decay + b * shape.inputs(), given.extent + b * shape.inputs(),
-                            true);
-        for (size_t c = 0; c < columns.chunks.size(); ++c) {
-          const auto &chunk = columns.chunks[c];
-          const Lanes<T> *table = columns.tables.data() + chunk.first;
-          const int64_t skipped = chunk.lines.size() - 4 * units;
-          const Lanes<T> *mean = table + skipped, *variance = mean + 2 * units;
-          Lanes<T> *__restrict by_mean = sums.tables.data() + chunk.first + skipped;
-          Lanes<T> *__restrict by_variance = by_mean + 2 * units;
-          row.real = base[0][c];
-          row.imag = base[1][c];
-          row.evaluate(chunk, table);
-          const Lanes<T> real = row.real, imag = row.imag;
-          Lanes<T> grad_real{}, grad_imag{}, slope_real{}, slope_imag{};
-          for (int64_t u = 0; u < units; ++u) {
-            const T of_mean = grad_mean[line + u], of_variance = grad_variance[line + u];
-            grad_real += of_mean * mean[2 * u];
-            grad_imag += of_mean * mean[2 * u + 1];
-            slope_real += of_variance * variance[2 * u];
-            slope_imag += of_variance * variance[2 * u + 1];
-            by_mean[2 * u] += of_mean * real;
-            by_mean[2 * u + 1] += of_mean * imag;
-            by_variance[2 * u] += of_variance * (real * real);
-            by_variance[2 * u + 1] += of_variance * (imag * imag);
-          }
-          grad_real += 2 * real * slope_real;
-          grad_imag += 2 * imag * slope_imag;
-          by_base[0][c] += grad_real;
-          by_base[1][c] += grad_imag;
-          row.pull_back(chunk, table, grad_real, grad_imag, sums.tables.data() + chunk.first);
-        }
-        row.give(b == 0 || shape.x_batches > 1, grad_x + shape.input(b, s, n),
-                 sums_of_batch + shape.lines() * shape.columns);
-        sums.count_row();
+        batch.evaluate(s, true);
+        batch.pull_back(grad_mean + line, grad_variance + line, gradients);
       }
-      for (int64_t part = 0; part < 2 && shape.has_base; ++part)
-        columns.add_all(by_base[part], grad_base + place(part));
+      batch.end(gradients);
     }
-    sums.finish(shape.columns, sums_of_batch);
+    batch.finish(gradients);
+  }
+}
+
+// Sums over samples of (y - F m)^2 + F^2 v, and the gradients of their sum weighted by w: a row is
+// pulled back while its sines are at hand. Targets may differ by sample.
+template <typename T>
+void squares(const Shape &shape, int64_t first, int64_t last, const Given<T> &given,
+             const T *target, const T *weight, T *squares, T *grad_target,
+             const Gradients<T> &gradients) {
+  std::vector<T> mean(shape.units), variance(shape.units);
+  for (int64_t b = 0; b < shape.batches; ++b) {
+    Batch<T> batch(shape, b, given);
+    for (int64_t n = first; n < last; ++n) {
+      const int64_t line = shape.moment(b, 0, n);
+      batch.begin(n);
+      for (int64_t s = 0; s < shape.samples; ++s) {
+        const int64_t own = shape.moment(b, shape.target_samples == 1 ? 0 : s, n);
+        batch.evaluate(s, true);
+        batch.moments(mean.data(), variance.data());
+        for (int64_t u = 0; u < shape.units; ++u) {
+          const T error = mean[u] - target[own + u];
+          squares[line + u] += error * error + variance[u];
+          mean[u] = 2 * weight[line + u] * error;
+          grad_target[own + u] -= mean[u];
+        }
+        batch.pull_back(mean.data(), weight + line, gradients);
+      }
+      batch.end(gradients);
+    }
+    batch.finish(gradients);
   }
 }
 
 }  // namespace
 
-#define KERNELS(T, NAME)                                                                         \
-  extern "C" void evaluate_##NAME(const Shape *shape, int64_t first, int64_t last, const T *x,  \
-                                  const T *tables, T *real, T *imag) {                          \
-    evaluate<T>(*shape, first, last, x, tables, real, imag);                                    \
-  }                                                                                             \
-  extern "C" void pull_back_##NAME(const Shape *shape, int64_t first, int64_t last, const T *x, \
-                                   const T *tables, const T *grad_real, const T *grad_imag,     \
-                                   T *grad_x, double *grad_tables) {                            \
-    pull_back<T>(*shape, first, last, x, tables, grad_real, grad_imag, grad_x, grad_tables);    \
-  }                                                                                             \
-  extern "C" void moments_##NAME(const Shape *shape, int64_t first, int64_t last, const T *x,   \
-                                 const T *tables, const T *decay, const T *extent,              \
-                                 const T *base, T *mean, T *variance) {                         \
-    moments<T>(*shape, first, last, x, {tables, decay, extent, base}, mean, variance);          \
-  }                                                                                             \
-  extern "C" void pull_moments_##NAME(const Shape *shape, int64_t first, int64_t last,          \
-                                      const T *x, const T *tables, const T *decay,              \
-                                      const T *extent, const T *base, const T *grad_mean,       \
-                                      const T *grad_variance, T *grad_x, T *grad_base,          \
-                                      double *grad_tables) {                                    \
-    pull_moments<T>(*shape, first, last, x, {tables, decay, extent, base}, grad_mean,           \
-                    grad_variance, grad_x, grad_base, grad_tables);                             \
+#define KERNELS(T, NAME)                                                                          \
+  extern "C" void evaluate_##NAME(const Shape *shape, int64_t first, int64_t last, const T *x,    \
+                                  const T *tables, T *real, T *imag) {                            \
+    evaluate<T>(*shape, first, last, x, tables, real, imag);                                      \
+  }                                                                                               \
+  extern "C" void pull_back_##NAME(const Shape *shape, int64_t first, int64_t last, const T *x,   \
+                                   const T *tables, const T *grad_real, const T *grad_imag,       \
+                                   T *grad_x, double *grad_tables) {                              \
+    pull_back<T>(*shape, first, last, x, tables, grad_real, grad_imag, grad_x, grad_tables);      \
+  }                                                                                               \
+  extern "C" void moments_##NAME(const Shape *shape, int64_t first, int64_t last, const T *x,     \
+                                 const T *tables, const T *decay, const T *extent,                \
+                                 const T *base, T *mean, T *variance) {                           \
+    moments<T>(*shape, first, last, {x, tables, decay, extent, base}, mean, variance);            \
+  }                                                                                               \
+  extern "C" void pull_moments_##NAME(const Shape *shape, int64_t first, int64_t last,            \
+                                      const T *x, const T *tables, const T *decay,                \
+                                      const T *extent, const T *base, const T *grad_mean,         \
+                                      const T *grad_variance, T *grad_x, T *grad_base,            \
+                                      double *grad_tables) {                                      \
+    pull_moments<T>(*shape, first, last, {x, tables, decay, extent, base}, grad_mean,             \
+                    grad_variance, {grad_x, grad_base, grad_tables});                             \
+  }                                                                                               \
+  extern "C" void squares_##NAME(const Shape *shape, int64_t first, int64_t last, const T *x,     \
+                                 const T *tables, const T *decay, const T *extent,                \
+                                 const T *base, const T *target, const T *weight, T *grad_x,      \
+                                 T *grad_base, T *sums, T *grad_target, double *grad_tables) {    \
+    squares<T>(*shape, first, last, {x, tables, decay, extent, base}, target, weight, sums,       \
+               grad_target, {grad_x, grad_base, grad_tables});                                    \
   }
 
 KERNELS(float, float32)

@@ -11,11 +11,11 @@ from deeplfm.recipes.series import (
     pursuit_recipe,
     spectrum_recipe,
 )
-from deeplfm.recipes.tables import paper_recipe, table_recipe
+from deeplfm.recipes.tables import density_recipe, paper_recipe, rough_recipe, table_recipe
 from deeplfm.training.race import Recipe
 
 _OF_SERIES = ("spectrum", "pursuit", "deep", "composition", "lfm")
-STARTS = ("race", "paper", "table", *_OF_SERIES)
+STARTS = ("race", "paper", "table", "rough", "density", *_OF_SERIES)
 
 
 def recipes_for(
@@ -35,7 +35,9 @@ def recipes_for(
 
     single = {
         "paper": lambda: paper_recipe(architecture, steps(1000)),
-        "table": lambda: table_recipe(architecture, steps(1000)),
+        "table": lambda: table_recipe(architecture, steps(100)),
+        "rough": lambda: rough_recipe(architecture),
+        "density": lambda: density_recipe(architecture, steps(800)),
         "deep": lambda: deep_recipe(architecture, n_steps=steps(60)),
         "spectrum": lambda: spectrum_recipe(architecture, steps(60)),
         "pursuit": lambda: pursuit_recipe(architecture, has_trend=True, n_steps=steps(60)),
@@ -47,12 +49,13 @@ def recipes_for(
     if start in _OF_SERIES and not is_series:
         raise ConfigError(
             f"start: {start!r} reads the spectrum of a series, and there are several inputs. Use "
-            "'race', 'table' or 'paper', or say is_series=True where the first is time."
+            "'race' or one of 'table', 'rough', 'density', 'paper', or say is_series=True where the "
+            "first is time."
         )
     if start != "race":
         return [single[start]()]
     if not is_series:
-        return [single["table"](), table_recipe(architecture, steps(300), is_deep=False)]
+        return [single[name]() for name in ("table", "rough", "density")]
     return [
         pursuit_recipe(architecture, "pursuit: steady lines", n_steps=steps(60)),
         pursuit_recipe(
@@ -77,6 +80,14 @@ def recipes_for(
             learn_bandwidth=True,
             n_steps=steps(80),
         ),
+        pursuit_recipe(
+            architecture,
+            "pursuit: one rhythm",
+            bandwidth=0.3,
+            learn_bandwidth=True,
+            is_rhythm=True,
+            n_steps=steps(60),
+        ),
         single["deep"](),
         single["composition"](),
     ]
@@ -87,10 +98,12 @@ __all__ = [
     "Architecture",
     "composition_recipe",
     "deep_recipe",
+    "density_recipe",
     "lfm_recipe",
     "paper_recipe",
     "pursuit_recipe",
     "recipes_for",
+    "rough_recipe",
     "spectrum_recipe",
     "table_recipe",
 ]

@@ -26,10 +26,11 @@ from deeplfm.recipes.architecture import (
 from deeplfm.recipes.covariates import beside_covariates, of_time, start_covariates, unexplained
 from deeplfm.starts.initial import (
     LEAST_NOISE,
+    lines_of,
     set_noise,
     start_broad,
     start_from_composition,
-    start_from_pursuit,
+    start_from_lines,
     start_from_spectrum,
 )
 from deeplfm.training import Rows
@@ -44,9 +45,10 @@ def pursuit_recipe(
     jitter: float = 0.0,
     learn_bandwidth: bool = False,
     has_trend: bool = False,
+    is_rhythm: bool = False,
     n_steps: int = 60,
 ) -> Recipe:
-    """The linear path alone: lines found by matching pursuit, and a broad-band residual.
+    """The linear path alone: lines found in the spectrum, and a broad-band residual.
 
     Args:
         architecture: dtype and noise.
@@ -57,6 +59,7 @@ def pursuit_recipe(
         learn_bandwidth: let the evidence move the bandwidths.
         has_trend: add a constant and a trend. A series that drifts needs them; in one that does not,
             they take up what is noise and carry it on.
+        is_rhythm: look for the harmonics of one rhythm in all outputs, not for lines one by one.
         n_steps: training steps.
     """
     lines = block_for(
@@ -75,9 +78,10 @@ def pursuit_recipe(
         line_block, broad_block, *others = model.output_layer.blocks
         start_covariates(others)
         rows = unexplained(rows)
-        found = start_from_pursuit(line_block, rows, bandwidth, jitter)
+        found = lines_of(rows, n_lines, is_rhythm)
+        start_from_lines(line_block, rows, found, bandwidth, jitter)
         line_block.features.log_lengthscale.requires_grad_(learn_bandwidth)
-        left = torch.tensor([pursuit.residual_variance[pursuit.n_supported] for pursuit in found])
+        left = torch.tensor([lines.residual_variance[lines.n_supported] for lines in found])
         set_noise(model, left)
         start_broad(broad_block, rows, left.clamp_min(LEAST_NOISE).sqrt().to(architecture.dtype))
         return model

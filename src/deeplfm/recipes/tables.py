@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import torch
@@ -12,15 +13,19 @@ from deeplfm.randomness import generator_for
 from deeplfm.recipes.architecture import (
     Architecture,
     block_for,
+    collapsed_schedule,
     deep_model,
     model_config,
     new_model,
 )
-from deeplfm.starts.initial import set_noise, start_as_paper, start_fine
+from deeplfm.starts.initial import mean_field, set_noise, start_as_paper, start_fine, start_rough
 from deeplfm.training import Phase, Rows, Schedule
 from deeplfm.training.race import Recipe
 
 _MOST_FEATURES = 500
+_MOST_LANDMARKS = 2000
+_MOST_BELLS, _ROWS_PER_BELL = 24, 50
+_LOGIT_SCALE = 3.0  # prior standard deviation of the functions that weigh bells
 
 
 def paper_recipe(architecture: Architecture, n_steps: int) -> Recipe:
@@ -45,22 +50,14 @@ def paper_recipe(architecture: Architecture, n_steps: int) -> Recipe:
     return Recipe("paper", build, Schedule("elbo", (Phase(n_steps),), batch_size=1000))
 
 
-def table_recipe(architecture: Architecture, n_steps: int = 1000, is_deep: bool = True) -> Recipe:
-    """For tables: a shallow path on the inputs, and beside it a deep one unless told otherwise.
-
-    Alone, the shallow path has as many features as the rows can carry: what a table hides between its
-    rows is mostly finer than a deep path of few units can draw.
-    """
+def table_recipe(architecture: Architecture, n_steps: int = 100) -> Recipe:
+    """For tables: a deep path, and a shallow one on the inputs beside it."""
     first = block_for(architecture, extras=("trend",))
     deep = block_for(architecture, n_forces=1)
-    if not is_deep:
-        architecture = replace(architecture, hidden=())
+    shallow = BlockConfig("eq", "original", n_features=100, extras=("constant", "trend"))
 
     def build(rows: Rows, seed: int) -> DeepLFM:
-        n_features = 100 if is_deep else min(_MOST_FEATURES, max(50, len(rows) // 20))
-        shallow = BlockConfig("eq", "original", n_features=n_features, extras=("constant", "trend"))
-        output = (deep, shallow) if is_deep else (shallow,)
-        model = deep_model(architecture, rows, seed, first, output)
+        model = deep_model(architecture, rows, seed, first, (deep, shallow))
         start_fine(model.output_layer.blocks[-1])
         set_noise(model, torch.full((rows.y.shape[1],), 0.1))
         return model
@@ -69,9 +66,61 @@ def table_recipe(architecture: Architecture, n_steps: int = 1000, is_deep: bool 
         "collapsed",
         (Phase(n_steps),),
         batch_size=1000,
-        learning_rate=0.01 if is_deep else 0.03,
+        learning_rate=0.01,
         final_rate_fraction=0.05,
         weight_decay=0.0,
         natural_rate=0.1,
     )
-    return Recipe("table" if is_deep else "table: shallow", build, schedule)
+    return Recipe("table", build, schedule)
+
+
+def rough_recipe(architecture: Architecture) -> Recipe:
+    """For tables: a rough function of the inputs, known at landmarks, and noise.
+
+    What neighbouring rows have in common, smooth features miss. Lengthscales come from the evidence of
+    some rows; with the landmarks given, everything else is solved in closed form.
+    """
+
+    def build(rows: Rows, seed: int) -> DeepLFM:
+        n_outputs = rows.y.shape[1]
+        n_landmarks = min(len(rows), round(_MOST_LANDMARKS / math.sqrt(n_outputs)))
+        block = BlockConfig("rough", n_features=n_landmarks, frequencies="fixed")
+        output = LayerConfig(n_outputs, (block,), "exact", own_features=True)
+        config = model_config(architecture, rows, (output,), n_samples=1, n_paths=1)
+        model = new_model(config, architecture, seed)
+        start_rough(model, model.output_layer.blocks[0], rows, generator_for(seed, "start"))
+        return model
+
+    return Recipe("rough", build, collapsed_schedule(0))
+
+
+def density_recipe(architecture: Architecture, n_steps: int = 800) -> Recipe:
+    """For tables: a density of any shape, whose bells the features of the inputs weigh.
+
+    What a table does not tell is seldom Gaussian: a target may be near either of two values.
+    """
+
+    def build(rows: Rows, seed: int) -> DeepLFM:
+        n_outputs, n_known = rows.y.shape[1], int((~rows.y.isnan()).sum(0).min())
+        n_bells = max(2, min(_MOST_BELLS, n_known // _ROWS_PER_BELL))
+        n_features = min(_MOST_FEATURES, max(50, len(rows) // 20))
+        block = BlockConfig("eq", n_features=n_features, extras=("constant", "trend"))
+        output = LayerConfig(n_outputs * n_bells, (block,))
+        config = model_config(architecture, rows, (output,), n_samples=1, n_paths=1)
+        model = new_model(replace(config, n_bells=n_bells), architecture, seed)
+        start_fine(model.output_layer.blocks[0])
+        features = model.output_layer.blocks[0].features
+        features.set_sensitivity(torch.full_like(features.sensitivity, _LOGIT_SCALE))
+        mean_field(model.output_layer).log_std.data.fill_(math.log(0.1))
+        model.bells.place(rows.y)
+        return model
+
+    schedule = Schedule(
+        "density",
+        (Phase(n_steps),),
+        batch_size=1000,
+        learning_rate=0.02,
+        final_rate_fraction=0.02,
+        weight_decay=0.0,
+    )
+    return Recipe("density", build, schedule)

@@ -14,11 +14,14 @@ from deeplfm.features import FirstOrder
 from deeplfm.layers import Block, Layer
 from deeplfm.model import DeepLFM
 from deeplfm.starts.composition import find_composition
+from deeplfm.starts.rhythm import find_rhythm
+from deeplfm.starts.rough import find_roughness
 from deeplfm.starts.spectrum import Array, Pursuit, periodogram, pursue, typical_step
 from deeplfm.training import Rows
 from deeplfm.variational import MeanField
 
 LEAST_NOISE = 1e-6  # variance, in standardised units
+_EVIDENCE_ROWS = 1000
 
 
 def observed_series(rows: Rows, output: int) -> tuple[Array, Array]:
@@ -44,7 +47,7 @@ def start_as_paper(model: DeepLFM, generator: torch.Generator) -> None:
     """
     for index, layer in enumerate(model.layers):
         is_output = index == len(model.layers) - 1
-        weights = _mean_field(layer)
+        weights = mean_field(layer)
         weights.log_std.fill_(math.log(0.1))
         if not is_output:
             weights.mean.copy_(torch.randn(weights.mean.shape, generator=generator))
@@ -60,7 +63,7 @@ def start_as_paper(model: DeepLFM, generator: torch.Generator) -> None:
                 start = features.n_inputs if is_table else 0.01
                 features.log_lengthscale.fill_(math.log(start))
             block.frequencies.reset(features)
-    model.likelihood.log_variance.fill_(math.log(0.01))
+    model.gaussian.log_variance.fill_(math.log(0.01))
 
 
 @torch.no_grad()
@@ -102,9 +105,17 @@ def start_from_spectrum(block: Block, rows: Rows, rng: np.random.Generator) -> N
     set_frequencies(block, frequency, spread=_resolution(rows) / 20)
 
 
+def lines_of(rows: Rows, most: int, is_rhythm: bool = False) -> list[Pursuit]:
+    """Lines of every output: each one's own, or harmonics of one rhythm that all share."""
+    series = [observed_series(rows, d) for d in range(rows.y.shape[1])]
+    return find_rhythm(series, most) if is_rhythm else [pursue(*pair, most) for pair in series]
+
+
 @torch.no_grad()
-def start_from_pursuit(block: Block, rows: Rows, bandwidth: float, jitter: float) -> list[Pursuit]:
-    r"""Make every force of a ``nodes`` block a line of its own output, found by matching pursuit.
+def start_from_lines(
+    block: Block, rows: Rows, found: list[Pursuit], bandwidth: float, jitter: float
+) -> None:
+    r"""Make every force of a ``nodes`` block a line of its own output.
 
     Force 0 stays at frequency zero and carries the level and slow trend. Forces beyond the number
     of lines that the evidence supports get no sensitivity.
@@ -112,6 +123,7 @@ def start_from_pursuit(block: Block, rows: Rows, bandwidth: float, jitter: float
     Args:
         block: one group for each output.
         rows: training rows.
+        found: lines of each output.
         bandwidth: standard deviation of each line's frequency, in units of one over the record
             length: how far a phase may drift over the record.
         jitter: relative standard deviation of a frequency, as when the clock of the system wanders.
@@ -119,18 +131,14 @@ def start_from_pursuit(block: Block, rows: Rows, bandwidth: float, jitter: float
     features = block.features
     decay = features.decay if isinstance(features, FirstOrder) else None
     length = float(rows.x.max() - rows.x.min()) or 1.0
-    found = []
     sensitivity = torch.zeros_like(features.sensitivity)
     center = torch.zeros_like(features.center)
-    for d in range(rows.y.shape[1]):
-        time, value = observed_series(rows, d)
-        pursuit = pursue(time, value, features.n_forces - 1)
-        found.append(pursuit)
-        n_lines = pursuit.n_supported
-        frequency = torch.as_tensor(pursuit.frequency[:n_lines])
+    for d, lines in enumerate(found):
+        n_lines = lines.n_supported
+        frequency = torch.as_tensor(lines.frequency[:n_lines])
         response = torch.hypot(frequency, decay[d, 0].double()) if decay is not None else 1.0
         center[d, 0, 1 : n_lines + 1] = frequency
-        amplitude = torch.as_tensor(pursuit.amplitude[:n_lines]) / math.sqrt(2)
+        amplitude = torch.as_tensor(lines.amplitude[:n_lines]) / math.sqrt(2)
         sensitivity[d, 0, 1 : n_lines + 1] = amplitude * response
     sensitivity[:, :, 0] = 0.3
     features.center.copy_(center)
@@ -138,7 +146,6 @@ def start_from_pursuit(block: Block, rows: Rows, bandwidth: float, jitter: float
     features.log_extra_scale.fill_(math.log(0.3))
     spread = bandwidth / length + jitter * center
     features.log_lengthscale.copy_(torch.log(math.sqrt(features.spectral_variance) / spread))
-    return found
 
 
 @torch.no_grad()
@@ -175,10 +182,32 @@ def start_fine(block: Block) -> None:
 
 
 @torch.no_grad()
+def start_rough(model: DeepLFM, block: Block, rows: Rows, generator: torch.Generator) -> None:
+    """Landmarks among the rows, and for each output what the evidence of some rows says.
+
+    Their noise is that of few rows: what they take for noise, many may explain. So it begins at half
+    of it, and calibration on held-out rows says what is left.
+    """
+    features = block.features
+    known = ~rows.y.isnan()
+    n_landmarks = features.n_features
+    for d in range(rows.y.shape[1]):
+        index = known[:, d].nonzero()[:, 0]
+        index = index[torch.randperm(len(index), generator=generator).to(index.device)]
+        some = index[:_EVIDENCE_ROWS]
+        found = find_roughness(rows.x[some], rows.y[some, d])
+        features.log_lengthscale[d, :, 0] = found.lengthscale.log()
+        features.raw_sensitivity[d] = found.scale
+        model.gaussian.log_variance[d] = math.log(0.5 * found.noise_variance)
+        places = index.repeat(math.ceil(n_landmarks / len(index)))[:n_landmarks]
+        block.frequencies.noise[0, d, :, 0] = rows.x[places].mT.double()
+
+
+@torch.no_grad()
 def start_hidden(layer: Layer, generator: torch.Generator) -> None:
     """Weights drawn from their prior, with little doubt: a random warp to begin with."""
-    _mean_field(layer).mean.normal_(generator=generator)
-    _mean_field(layer).log_std.fill_(math.log(0.1))
+    mean_field(layer).mean.normal_(generator=generator)
+    mean_field(layer).log_std.fill_(math.log(0.1))
     for block in layer.blocks:
         if isinstance(block.features, FirstOrder):
             block.features.log_decay.fill_(math.log(0.1))
@@ -221,24 +250,25 @@ def start_from_composition(
     angle = torch.atan2(found.frequency, inner.decay[output, 0].double())
     real = found.cosine * angle.cos() + found.sine * angle.sin()
     imag = found.sine * angle.cos() - found.cosine * angle.sin()
-    _mean_field(hidden).mean[output, :, 0] = torch.cat([real, imag, torch.tensor([found.slope])])
-    _mean_field(hidden).log_std[output] = math.log(0.03)
+    mean_field(hidden).mean[output, :, 0] = torch.cat([real, imag, torch.tensor([found.slope])])
+    mean_field(hidden).log_std[output] = math.log(0.03)
     others = torch.full_like(outer.sensitivity[output], 0.01)
     others[output] = found.scale
     sensitivity = outer.sensitivity
     sensitivity[output] = others
     outer.set_sensitivity(sensitivity)
     outer.log_lengthscale[output] = math.log(found.lengthscale * math.sqrt(2))
-    model.likelihood.log_variance[output] = 2 * math.log(found.noise_std)
+    model.gaussian.log_variance[output] = 2 * math.log(found.noise_std)
 
 
 @torch.no_grad()
 def set_noise(model: DeepLFM, variance: Float[Tensor, " D"]) -> None:
     """Start the noise of each output, never at zero."""
-    model.likelihood.log_variance.copy_(variance.clamp_min(LEAST_NOISE).log())
+    model.gaussian.log_variance.copy_(variance.clamp_min(LEAST_NOISE).log())
 
 
-def _mean_field(layer: Layer) -> MeanField:
+def mean_field(layer: Layer) -> MeanField:
+    """The weights of a layer that start at some mean, with some doubt."""
     if not isinstance(layer.weights, MeanField):
         raise ConfigError("start: this start needs mean-field weights.")
     return layer.weights

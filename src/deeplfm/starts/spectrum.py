@@ -107,9 +107,8 @@ def pursue(time: Array, value: Array, max_lines: int) -> Pursuit:
     frequency, variance = np.array(found), np.array(variances)
     floor = 1e-12 * max(variance[0], np.finfo(float).tiny)
     criterion = n_rows * np.log(variance + floor) + 3 * np.arange(len(variance)) * np.log(n_rows)
-    return Pursuit(
-        frequency, _amplitudes(time, value, frequency), variance, int(criterion.argmin())
-    )
+    amplitude, _ = amplitudes(time, value, frequency)
+    return Pursuit(frequency, amplitude, variance, int(criterion.argmin()))
 
 
 def _refine(time: Array, residual: Array, spectrum: Periodogram) -> float:
@@ -125,13 +124,14 @@ def _refine(time: Array, residual: Array, spectrum: Periodogram) -> float:
     return float(minimize_scalar(unexplained, bounds=bounds, method="bounded").x)
 
 
-def _amplitudes(time: Array, value: Array, frequency: Array) -> Array:
+def amplitudes(time: Array, value: Array, frequency: Array) -> tuple[Array, float]:
+    """Amplitudes of lines fitted together beside a constant and a slope, and the variance left."""
     phase = np.outer(time, frequency)
     slope = np.stack([np.ones_like(time), time - time.mean()], axis=1)
     design = np.concatenate([np.cos(phase), np.sin(phase), slope], axis=1)
     coefficient = np.linalg.lstsq(design, value, rcond=1e-8)[0]
     cosine, sine = coefficient[: 2 * len(frequency)].reshape(2, -1)
-    return np.hypot(cosine, sine)
+    return np.hypot(cosine, sine), float(np.mean((value - design @ coefficient) ** 2))
 
 
 class _Basis:

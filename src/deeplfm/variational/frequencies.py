@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from deeplfm.errors import ConfigError
 from deeplfm.features import FeatureMap
 
-STRATEGIES = ("prior-fixed", "var-fixed", "var-resampled", "nodes")
+STRATEGIES = ("prior-fixed", "var-fixed", "var-resampled", "nodes", "fixed")
 
 
 class Frequencies(nn.Module):
-    r"""Frequencies Ω of one feature map, by one of four strategies.
+    r"""Frequencies Ω of one feature map, by one of five strategies.
 
     - ``prior-fixed``: Ω = c + √v/ℓ·ε with ε drawn once; ℓ is learned through Ω.
     - ``var-fixed`` (the paper): q(Ω) = N(m, s²), Ω = m + s·ε with ε drawn once; ℓ is learned
@@ -26,13 +26,14 @@ class Frequencies(nn.Module):
       force of bandwidth √v/ℓ exactly up to polynomials of degree 2M − 1, so that the uncertainty of
       a frequency reaches the forecast in closed form: the weights of neighbouring nodes are what a
       tangent ∂φ/∂ω is to first order.
+    - ``fixed``: Ω is what a start has put into ``noise``, such as landmarks among the rows.
 
     The noise ε is shared by all samples (as in both public codes) unless ``n_noise`` asks for
     several, one per sample (the indices of the paper's text); sample r then uses ε_{r mod n_noise}.
 
     Args:
         features: the map whose prior is meant; it owns ℓ and c.
-        strategy: one of the four.
+        strategy: one of the five.
         n_noise: number of fixed noise draws.
         generator: source of the fixed noise.
     """
@@ -106,6 +107,8 @@ class Frequencies(nn.Module):
         else:
             noise = self.noise[0]
         noise = noise.to(features.log_lengthscale.dtype)
+        if self.strategy == "fixed":
+            return noise
         if self.is_variational:
             return self.mean + self.log_std.exp() * noise
         mean, std = features.frequency_prior()

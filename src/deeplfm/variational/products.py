@@ -24,6 +24,12 @@ class LazyColumns(Sequence[Tensor]):
     def diagonal_moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """See :func:`diagonal_moments`."""
 
+    @abstractmethod
+    def diagonal_squares(
+        self, mean: Tensor, variance: Tensor, target: Tensor, weight: Tensor
+    ) -> Tensor:
+        """See :func:`diagonal_squares`."""
+
 
 def multiply(
     features: FeatureBlocks, matrix: Float[Tensor, "*S G K U"]
@@ -54,6 +60,29 @@ def diagonal_moments(
         means.append(_unfold_samples(moments[0], block))
         variances.append(_unfold_samples(moments[1], block))
     return add(means), add(variances)
+
+
+def diagonal_squares(
+    features: FeatureBlocks,
+    mean: Float[Tensor, "G K U"],
+    variance: Float[Tensor, "G K U"],
+    target: Float[Tensor, "G N U"],
+    weight: Float[Tensor, "G N U"],
+) -> Float[Tensor, ""]:
+    """:func:`weighted_squares` of ΦW for independent weights."""
+    if isinstance(features, LazyColumns):
+        return features.diagonal_squares(mean, variance, target, weight)
+    return weighted_squares(*diagonal_moments(features, mean, variance), target, weight)
+
+
+def weighted_squares(
+    mean: Float[Tensor, "*S G N U"],
+    variance: Float[Tensor, "*S G N U"],
+    target: Float[Tensor, "*#S G N U"],
+    weight: Float[Tensor, "G N U"],
+) -> Float[Tensor, ""]:
+    """Σ_n λ_n E[(y_n − f_n)²] for f of these moments, the mean over samples where there are any."""
+    return (weight * sample_mean((target - mean).square() + variance)).sum()
 
 
 class _DiagonalMoments(torch.autograd.Function):
@@ -140,13 +169,13 @@ def weighted_moment(
     features: FeatureBlocks, target: Float[Tensor, "G N U"]
 ) -> Float[Tensor, "G K U"]:
     """Σ_n E_s[φ_n] λ_n y_n, in float64, for targets already multiplied by λ."""
-    means = [_sample_mean(block.to(torch.float64)) for block in features]
+    means = [sample_mean(block.to(torch.float64)) for block in features]
     return torch.cat([mean.mT @ target for mean in means], dim=-2)
 
 
 def _mean_outer(left: Tensor, right: Tensor, precision: Tensor) -> Tensor:
     if left.dim() != right.dim():  # one side is the same for all samples
-        left, right = _sample_mean(left), _sample_mean(right)
+        left, right = sample_mean(left), sample_mean(right)
     n_samples = left.shape[0] if left.dim() == 4 else 1
     left, right = _fold_samples(left), _fold_samples(right)
     weight = precision.repeat(1, n_samples, 1) / n_samples  # G SN U
@@ -165,5 +194,6 @@ def _unfold_samples(folded: Tensor, block: Tensor) -> Tensor:
     return folded.unflatten(1, (block.shape[0], block.shape[2])).transpose(0, 1)  # S G N ·
 
 
-def _sample_mean(block: Tensor) -> Tensor:
+def sample_mean(block: Float[Tensor, "*S G N K"]) -> Float[Tensor, "G N K"]:
+    """The mean over samples, where there are any."""
     return block.mean(0) if block.dim() == 4 else block

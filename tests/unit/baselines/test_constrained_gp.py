@@ -7,7 +7,7 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import least_squares
 
 from deeplfm.baselines.constrained_gp import ConstrainedGP
-from deeplfm.baselines.gradient_matching import StateGP
+from deeplfm.baselines.gradient_matching import Matching, StateGP
 from deeplfm.baselines.systems import SYSTEMS, follow, interpolate
 from deeplfm.data.simulated import fitzhugh_nagumo, lotka_volterra
 from deeplfm.errors import ConfigError, InputError
@@ -84,6 +84,27 @@ def test_lotka_volterra_from_few_rows_at_odd_times_with_gaps():
     np.testing.assert_allclose(model.parameters_["mean"], [2, 1, 4, 1], rtol=0.1)
     posterior = model.posterior(data.time)
     assert nmse(posterior.mean, torch.as_tensor(data.clean)).max() < 0.01
+
+
+def test_time_is_looked_at_between_steps(monkeypatch):
+    data = lotka_volterra(seed=0, n_rows=40, noise_variance=0.01)
+    steps = []
+    original = Matching._normal_equations
+
+    def counted(self, *arguments):
+        steps.append(arguments)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(Matching, "_normal_equations", counted)
+    counts = []
+    for limit in (None, 0.0):
+        steps.clear()
+        model = ConstrainedGP("lotka-volterra", n_grid=40, time_limit=limit)
+        model.fit(data.time, data.value)
+        counts.append(len(steps))
+        assert np.isfinite(model.predict(data.time)).all()
+    assert counts[0] > 10
+    assert counts[1] == 3  # one step of each search, and the posterior
 
 
 def test_before_the_first_row_the_equation_runs_backwards():

@@ -180,6 +180,18 @@ def test_bad_rows_to_predict_are_refused(fitted):
             fitted.posterior(rows)
 
 
+def test_outputs_share_the_time(monkeypatch):
+    limits = []
+
+    def fit_from(starts, loss, n_steps, owner, time_limit):
+        limits.append(time_limit)
+        return starts[0]
+
+    monkeypatch.setattr("deeplfm.baselines.exact_gp.fit_from", fit_from)
+    ExactGP(time_limit=6.0).fit(X, np.column_stack([Y, Y, Y])[:, :3])
+    assert limits == [2.0, 2.0, 2.0]
+
+
 def test_failure_of_every_start_is_reported(monkeypatch):
     monkeypatch.setattr("deeplfm.baselines.evidence.minimise", lambda *_: float("nan"))
     with pytest.raises(TrainingDivergedError, match=r"ExactGP.fit: .* any of 4 starts"):

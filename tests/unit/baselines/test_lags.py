@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 
 from deeplfm.baselines.lags import LastPeriod, RidgeOnLags
 from deeplfm.errors import InputError
@@ -90,6 +91,26 @@ def test_gaps_are_filled_from_what_came_before(model):
     np.testing.assert_allclose(model.predict(NEW), 3 + np.sin(2 * np.pi * NEW / 20), atol=0.02)
 
 
+@pytest.mark.parametrize("model", [RidgeOnLags(n_lags=25), LastPeriod()])
+def test_rows_left_out_are_rows_without_targets(model):
+    """The toy of the paper leaves out the rows of its gap."""
+    gap = np.r_[60, 100:130, 150:152]
+    holed = WAVE.copy()
+    holed[gap] = np.nan
+    everywhere = np.r_[T, NEW]
+    given = clone(model).fit(T, holed).posterior(everywhere)
+    left_out = clone(model).fit(np.delete(T, gap), np.delete(WAVE, gap)).posterior(everywhere)
+    torch.testing.assert_close(left_out.mean, given.mean)
+    torch.testing.assert_close(left_out.std(), given.std())
+
+
+def test_a_seed_changes_nothing():
+    assert not RidgeOnLags.is_random and not LastPeriod.is_random
+    for model in (RidgeOnLags(n_lags=10), LastPeriod()):
+        one, two = (clone(model).set_params(random_state=seed).fit(T, WAVE) for seed in (0, 1))
+        np.testing.assert_array_equal(one.predict(NEW), two.predict(NEW))
+
+
 def test_order_of_rows_does_not_matter():
     order = np.random.default_rng(0).permutation(len(T))
     shuffled = RidgeOnLags(n_lags=10).fit(T[order], WAVE[order]).predict(NEW)
@@ -99,9 +120,10 @@ def test_order_of_rows_does_not_matter():
 @pytest.mark.parametrize(
     ("time", "message"),
     [
-        (np.delete(T, 50), "1 of 198 steps are unlike .* after row 49.*NaN targets"),
-        (np.sqrt(T), "steps are unlike the others"),
-        (np.repeat(T[:100], 2), "steps are unlike the others"),
+        (np.append(T, 200.5), "1 of 200 steps are not whole multiples .* after row 199.*a grid"),
+        (np.sqrt(T), "steps are not whole multiples"),
+        (np.repeat(T[:100], 2), "steps are not whole multiples"),
+        (np.append(T, 1e6), "201 rows on a grid of 1000001, .* 10 times"),
         (T[:5], "5 rows, but"),
     ],
 )

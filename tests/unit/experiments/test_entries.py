@@ -2,7 +2,7 @@
 
 import pytest
 
-from deeplfm import baselines
+from deeplfm.experiments import models
 from deeplfm.experiments.models import NotAvailableError, comparator, deep_gp, dlfm, paper_dlfm
 
 
@@ -27,7 +27,7 @@ def build(entry, is_quick=False):
 
 @pytest.fixture
 def registry(monkeypatch):
-    monkeypatch.setattr(baselines, "BASELINES", {"trees": Trees, "plain": Plain}, raising=False)
+    monkeypatch.setattr(models, "BASELINES", {"trees": Trees, "plain": Plain})
 
 
 def test_a_comparator_is_given_what_it_takes(registry):
@@ -43,7 +43,7 @@ def test_what_is_not_there_is_told_when_it_is_built(registry, monkeypatch):
         build(entries[0])
     with pytest.raises(NotAvailableError, match="plain has no setting depth"):
         build(entries[1])
-    monkeypatch.setattr(baselines, "BASELINES", Broken(trees=None))
+    monkeypatch.setattr(models, "BASELINES", Broken(trees=None))
     with pytest.raises(NotAvailableError, match="trees cannot be imported: no module named forest"):
         build(comparator("trees"))
 
@@ -53,7 +53,7 @@ def test_a_deep_gp_comes_as_the_paper_trains_it_and_with_our_care(registry, monk
         def __init__(self, preset="paper", hidden=(3,)):
             self.preset, self.hidden = preset, hidden
 
-    monkeypatch.setitem(baselines.BASELINES, "deep", Deep)
+    monkeypatch.setitem(models.BASELINES, "deep", Deep)
     entries = deep_gp("deep", "D", hidden=(3, 3))
     assert [entry.label for entry in entries] == ["deep", "deep (default preset)"]
     assert [build(entry).preset for entry in entries] == ["paper", "default"]

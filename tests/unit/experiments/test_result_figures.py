@@ -11,7 +11,7 @@ from deeplfm import DeepLFMRegressor
 from deeplfm.experiments.curves import validation_curve
 from deeplfm.experiments.declaration import Column, Split
 from deeplfm.experiments.figures import figures, series_figure
-from deeplfm.experiments.tables import Outcome
+from deeplfm.experiments.outcome import Outcome
 from deeplfm.experiments.tasks import DONE, Drawing
 
 

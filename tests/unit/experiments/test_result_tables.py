@@ -8,10 +8,11 @@ from tiny_experiment import entry, experiment
 
 from deeplfm.experiments.declaration import Column
 from deeplfm.experiments.models import comparator
+from deeplfm.experiments.outcome import Outcome, Summary
 from deeplfm.experiments.results import publish
 from deeplfm.experiments.runner import plan, run
 from deeplfm.experiments.runner import records as known
-from deeplfm.experiments.tables import Outcome, Summary, grid, latex, markdown
+from deeplfm.experiments.tables import grid, latex, markdown
 from deeplfm.experiments.tasks import DONE, FAILED
 
 
@@ -73,10 +74,10 @@ def test_markdown_has_the_paper_beside_ours():
         for line in lines
         if line.startswith("|")
     }
-    assert cells["model"] == ["a NMSE", "paper", "MNLL", "paper", "tasks done", "seconds to fit"]
+    assert cells["model"] == ["a NMSE", "paper", "MNLL", "paper", "seeds", "seconds to fit"]
     assert cells["ours"][:2] == ["0.30 (0.40 ± 0.21)", "0.39 (0.05)"]
-    assert cells["ours"][2:] == ["**3.50 (3.50 ± 1.00)**", "–", "5/6", "3.0"]
-    assert cells["other"] == ["**0.20**", "–", "–", "–", "1/6", "2.0"]
+    assert cells["ours"][2:] == ["**3.50 (3.50 ± 1.00)**", "–", "3 (5/6 fits)", "3.0"]
+    assert cells["other"] == ["**0.20**", "–", "–", "–", "1 (1/2 fits)", "2.0"]
     assert len({line.count("|") for line in lines if line.startswith("|")}) == 1
     assert lines[0] == "## A tiny experiment (Table 0)"
     assert "- other: failed: ValueError: a & b 50 % (second, seed 0)" in lines
@@ -91,6 +92,31 @@ def test_latex_is_escaped_and_closed():
     assert "±" not in text and "–" not in text
     noted = Outcome(experiment(notes=("5 % & more_",)), [], n_seeds=1)
     assert r"5 \% \& more\_" in latex(noted)
+
+
+def test_a_row_says_how_many_seeds_it_has():
+    records = [record("ours", "first", seed, a=(0.1, 1.0)) for seed in range(3)]
+    records += [record("other", "first", 0, a=(0.1, 1.0)), record("other", "first", 1, FAILED, "x")]
+    tiny = experiment(entry("ours"), entry("other"), cases=("first",))
+    _, rows = grid(Outcome(tiny, records, n_seeds=5))
+    assert [row[-2].text for row in rows] == ["3", "1"]
+
+
+def test_rows_of_several_versions_of_the_code_are_told_apart():
+    def made(model, source, day):
+        finished = f"2026-01-{day:02}T00:00:00+00:00"
+        return record(model, "first", day, a=(0.1, 1.0)) | {"source": source, "finished": finished}
+
+    tiny = experiment(entry("ours"), entry("other"), cases=("first",))
+    one = Outcome(tiny, [made("ours", "aaa", 1), made("other", "aaa", 2)], n_seeds=3)
+    assert one.mixture() == [] and Outcome(tiny, [], n_seeds=1).mixture() == []
+    records = [made("other", "bbb", 1), made("ours", "aaa", 2), made("ours", "bbb", 0)]
+    old = record("other", "first", 2, a=(0.1, 1.0))  # before digests were kept
+    mixed = Outcome(tiny, [*records, old], n_seeds=3)
+    (line,) = mixed.mixture()
+    assert "one version of the code (aaa)" in line
+    assert "With another: bbb: other, ours; an unknown one: other. --fresh" in line
+    assert f"- {line}" in markdown(mixed) and f"% {line}" in latex(mixed)
 
 
 @pytest.mark.parametrize("make", [markdown, latex])

@@ -16,7 +16,8 @@ from tiny_experiment import entry, experiment
 from deeplfm.errors import InputError
 from deeplfm.experiments.declaration import Case
 from deeplfm.experiments.models import comparator
-from deeplfm.experiments.runner import TASKS, plan, records, run
+from deeplfm.experiments.runner import TASKS, left_aside, plan, records, run, seeds_in
+from deeplfm.experiments.source import source_digest
 from deeplfm.experiments.tasks import DONE, FAILED, NOT_AVAILABLE, drawing
 from deeplfm.versions import versions
 
@@ -36,6 +37,7 @@ def test_a_record_has_scores_settings_versions_and_seconds(tmp_path):
     assert (record["status"], record["model"], record["budget"]) == (DONE, "Constant", 5.0)
     assert record["settings"]["class"] == "Constant" and record["settings"]["seed"] == 1
     assert record["versions"] == versions()
+    assert (record["source"], record["threads"]) == (source_digest(), 1)
     assert set(record["seconds"]) == {"fit", "predict"}
     assert [(row["split"], row["output"]) for row in record["rows"]] == [
         ("test", "a"),
@@ -70,6 +72,58 @@ def test_other_settings_or_data_are_another_task(tmp_path):
         assert records(changed, tmp_path) == []
         run(changed, tmp_path, n_jobs=1)
         assert len(records(changed, tmp_path)) == 2
+
+
+def changed_record(tmp_path, task, change):
+    path = tmp_path / TASKS / f"{task.name}.json"
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+
+
+def test_a_setting_that_an_old_record_does_not_know_was_at_its_default(tmp_path):
+    usual, chosen = plan(experiment(entry("a"), entry("b", value=2.0), cases=("first",)), 1)
+    run([usual, chosen], tmp_path, n_jobs=1)
+    for task in (usual, chosen):
+        changed_record(tmp_path, task, lambda record: record["settings"].pop("value"))
+    assert [record["model"] for record in records([usual, chosen], tmp_path)] == ["a"]
+    assert left_aside([usual, chosen], tmp_path) == [chosen.name]
+
+
+def test_other_code_is_told_and_done_again_only_where_asked(tmp_path):
+    tasks = plan(experiment(), 1)
+    run(tasks, tmp_path, n_jobs=1)
+    changed_record(tmp_path, tasks[0], lambda record: record.update(source="another"))
+    again = []
+    run(tasks, tmp_path, n_jobs=1, report=lambda *_: again.append(1))
+    assert again == []
+    run(tasks, tmp_path, n_jobs=1, fresh=True, report=lambda r, *_: again.append(r["case"]))
+    assert again == ["first"]
+    assert {record["source"] for record in records(tasks, tmp_path)} == {source_digest()}
+
+
+def test_another_seed_of_a_model_without_randomness_is_not_computed(tmp_path):
+    def other(seed):
+        split = tiny_experiment.load(seed)
+        return replace(split, x_train=split.x_train + seed)
+
+    models = (entry("sure", is_random=False, value=1.0), entry("random", value=1.0))
+    tiny = experiment(*models, cases=("same",))
+    tiny = replace(tiny, cases=(*tiny.cases, Case("changing", other)))
+    tasks = plan(tiny, 2)
+    run(tasks, tmp_path, n_jobs=1)
+    same = [
+        (r["model"], r["case"], r["seed"]) for r in records(tasks, tmp_path) if "same_as_seed" in r
+    ]
+    assert same == [("sure", "same", 1)]
+    first, second = (r for r in records(tasks, tmp_path) if (r["model"], r["case"]) == same[0][:2])
+    assert first["rows"] == second["rows"] and first["seconds"] == second["seconds"]
+
+
+def test_a_folder_tells_how_many_seeds_it_has(tmp_path):
+    assert seeds_in(tmp_path) == 0
+    run(plan(experiment(), 3), tmp_path, n_jobs=1)
+    assert seeds_in(tmp_path) == 3
 
 
 def test_a_damaged_record_is_made_again(tmp_path):
@@ -120,6 +174,8 @@ def test_only_the_drawn_models_of_the_first_seed_keep_a_prediction(tmp_path):
     made = drawn["b", 0]
     assert made.mean.shape == (12, 2)
     assert all((made.low[key] < made.high[key]).all() for key in made.low)
+    other = replace(tasks[1], budget=1.0)
+    assert other.name == tasks[1].name and drawing(other, tmp_path / TASKS) is None
     (tmp_path / TASKS / f"{tasks[1].name}.npz").unlink()
     run(tasks, tmp_path, n_jobs=1)
     assert drawing(tasks[1], tmp_path / TASKS) is not None

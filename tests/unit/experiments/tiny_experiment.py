@@ -21,9 +21,9 @@ from deeplfm.predictive import Predictive
 class Constant(BaseEstimator):
     """Predicts its seed; waits, fails or dies first, as it is told."""
 
-    def __init__(self, seed=0, wait=0.0, error=None, dies=False, value=None):
+    def __init__(self, seed=0, wait=0.0, error=None, dies=False, value=None, is_random=True):
         self.seed, self.wait, self.error = seed, wait, error
-        self.dies, self.value = dies, value
+        self.dies, self.value, self.is_random = dies, value, is_random
 
     def fit(self, X, Y):
         time.sleep(self.wait)

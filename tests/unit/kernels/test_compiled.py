@@ -145,6 +145,29 @@ def test_columns_that_ask_for_different_transients_keep_their_places(
             assert relative(left, right) < tolerance, name
 
 
+@precisions
+@pytest.mark.parametrize("n_shared", [1, 2], ids=["one x", "own x"])
+@pytest.mark.parametrize("n_targets", [1, 4], ids=["one target", "own targets"])
+@pytest.mark.parametrize("is_compiled", [False, pytest.param(True, marks=needs_compiler)], ids=str)
+def test_squares_are_those_of_the_moments(
+    n_shared: int, n_targets: int, is_compiled: bool, dtype: torch.dtype, tolerance: float
+) -> None:
+    """And their gradients what the moments' are for the slopes of Σ w((y − mean)² + variance)."""
+    given = moments_of_some_powers(dtype, n_shared, has_base=True)
+    target = normal(2, n_targets, 33, 3, seed=20).to(dtype)
+    weight = normal(2, 33, 3, seed=21).exp().to(dtype)
+    kernels = load_kernels() if is_compiled else plain.PlainKernels()
+    mean, variance = kernels.moments(given)
+    slope = 2 * weight[:, None] * (mean - target)
+    expected = kernels.pull_moments(given, slope, weight[:, None].expand_as(mean))
+    squares, by_target, found = kernels.squares(given, target, weight)
+    assert relative(squares, ((target - mean).square() + variance).sum(1)) < tolerance
+    assert relative(by_target, -slope.sum_to_size(target.shape)) < tolerance
+    for name, left, right in zip(Moments._fields, found, expected, strict=True):
+        assert left.shape == right.shape, name
+        assert relative(left, right) < tolerance, name
+
+
 @pytest.mark.parametrize("tile", [1, 50, 400, 2**20], ids=str)
 @pytest.mark.parametrize("n_units", [1, 3])
 def test_tiles_do_not_show(monkeypatch: pytest.MonkeyPatch, tile: int, n_units: int) -> None:

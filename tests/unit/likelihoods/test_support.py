@@ -8,7 +8,7 @@ import torch
 
 from deeplfm import DeepLFMRegressor
 from deeplfm.likelihoods import Gaussian
-from deeplfm.likelihoods.gaussian import MOST_STRETCHES
+from deeplfm.likelihoods.base import MOST_STRETCHES
 
 TIME = torch.linspace(0, 1, 101)[:, None]
 

@@ -1,0 +1,124 @@
+"""Results of an experiment in one file that can be handed on: all records, nothing of the machine."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from deeplfm.errors import InputError
+from deeplfm.experiments.outcome import Outcome
+from deeplfm.experiments.scores import plain
+from deeplfm.experiments.setup import Setup
+from deeplfm.experiments.tasks import Record
+from deeplfm.files import write_whole
+
+_KEPT = (
+    *("case", "model", "seed", "data", "settings"),
+    *("status", "reason", "rows", "seconds", "same_as_seed", "finished"),
+)
+_SURROUNDINGS = ("versions", "source", "threads")
+_PATH = re.compile(r"(?<![\w/:.])(?:[A-Za-z]:)?(?:[\\/][^\s\\/:;,'\"()]+)+[\\/]([^\s\\/:;,'\"()]+)")
+
+
+@dataclass(frozen=True, eq=False)
+class Archive:
+    """What is known of an experiment, to be kept beside a page about it.
+
+    Attributes:
+        setup: how it was run.
+        records: of its tasks, without what the page does not need.
+        figures: names of the files of its figures.
+    """
+
+    setup: Setup
+    records: Sequence[Record]
+    figures: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, setup: Setup, outcome: Outcome, figures: Sequence[str] = ()) -> Self:
+        """What to keep of an outcome."""
+        return cls(setup, [_handed_on(record) for record in outcome.records], tuple(figures))
+
+    @property
+    def n_seeds(self) -> int:
+        """One more than the highest seed."""
+        return 1 + max((record["seed"] for record in self.records), default=-1)
+
+    def outcome(self) -> Outcome:
+        """The outcome, of the models that were run."""
+        experiment, setup = self.setup.declared(), self.setup
+        run = {record["model"] for record in self.records}
+        models = tuple(entry for entry in experiment.models if entry.label in run)
+        experiment = replace(experiment, models=models)
+        return Outcome(experiment, self.records, self.n_seeds, setup.is_quick, setup.budget)
+
+    def not_run(self) -> list[str]:
+        """Models of the experiment that have no record."""
+        run = {record["model"] for record in self.records}
+        return [entry.label for entry in self.setup.declared().models if entry.label not in run]
+
+    def write(self, path: Path) -> None:
+        """Write the file, a line for each record."""
+        surroundings: list[dict[str, Any]] = []
+        lines = []
+        for record in self.records:
+            made_with = {key: record[key] for key in _SURROUNDINGS if key in record}
+            if made_with not in surroundings:
+                surroundings.append(made_with)
+            others = {key: value for key, value in record.items() if key not in _SURROUNDINGS}
+            lines.append(json.dumps(others | {"surroundings": surroundings.index(made_with)}))
+        head = {
+            "experiment": self.setup.content(),
+            "figures": list(self.figures),
+            "surroundings": surroundings,
+        }
+        opening = json.dumps(plain(head), indent=2).removesuffix("\n}")
+        listed = ",\n    ".join(lines)
+        text = f'{opening},\n  "records": [\n    {listed}\n  ]\n}}\n'
+        write_whole(path, partial(Path.write_text, data=text, encoding="utf-8"))
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read such a file."""
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            made_with = content["surroundings"]
+            records = [
+                {key: value for key, value in item.items() if key != "surroundings"}
+                | made_with[item["surroundings"]]
+                for item in content["records"]
+            ]
+            return cls(Setup(**content["experiment"]), records, tuple(content["figures"]))
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise InputError(
+                f"{path}: no results of deeplfm reproduce ({type(error).__name__}: {error}). Remove the "
+                "file, and write the page again from the folder of the results."
+            ) from error
+
+
+def without_paths(text: str) -> str:
+    """A text in which a path of this machine is the name of its file.
+
+    >>> without_paths("cannot read /home/ann/data/ecg.csv (row 3)")
+    'cannot read ecg.csv (row 3)'
+    """
+    return _PATH.sub(r"\1", text)
+
+
+def _handed_on(record: Record) -> Record:
+    kept = {key: record[key] for key in (*_KEPT, *_SURROUNDINGS) if key in record}
+    return _anywhere(without_paths, kept)
+
+
+def _anywhere(change: Callable[[str], str], value: Any) -> Any:
+    """The same content with all its texts changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _anywhere(change, item) for key, item in value.items()}
+    return [_anywhere(change, item) for item in value] if isinstance(value, list) else value

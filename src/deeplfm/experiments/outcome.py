@@ -1,0 +1,188 @@
+"""What is known of an experiment: scores over the seeds, and what went wrong."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from deeplfm.experiments.declaration import Column, Entry, Experiment
+from deeplfm.experiments.tasks import DONE, Record
+
+_LIMITED = ", or each start of a race, of models that take a limit."
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One score over the seeds.
+
+    Attributes:
+        values: one for each seed that has all it takes.
+        median: of them.
+        mean: of them.
+        error: standard error of the mean; ``None`` for a single seed.
+    """
+
+    values: tuple[float, ...]
+    median: float
+    mean: float
+    error: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Summary | None:
+        """Summary of some seeds, if there are any."""
+        if not values:
+            return None
+        error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+        return cls(tuple(values), statistics.median(values), statistics.fmean(values), error)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """An experiment and what is known of it.
+
+    Attributes:
+        experiment: what was asked.
+        records: of its tasks.
+        n_seeds: how many were asked for.
+        is_quick: trained so little that it is only a look.
+        budget: seconds for each fit.
+    """
+
+    experiment: Experiment
+    records: Sequence[Record]
+    n_seeds: int
+    is_quick: bool = False
+    budget: float | None = None
+
+    def summary(self, entry: Entry, column: Column) -> Summary | None:
+        """One cell: for each seed the mean over cases and outputs, where none is missing."""
+        found = (self._value(entry, column, seed) for seed in range(self.n_seeds))
+        return Summary.of([value for value in found if value is not None])
+
+    def seconds(self, entry: Entry) -> float | None:
+        """Median time to fit."""
+        times = [record["seconds"].get("fit") for record in self._of(entry)]
+        return statistics.median(known) if (known := [t for t in times if t is not None]) else None
+
+    def done(self, entry: Entry) -> str:
+        """How many of its tasks were done, and of how many."""
+        n_tasks = self.n_seeds * len(self.experiment.cases)
+        return f"{sum(record['status'] == DONE for record in self._of(entry))}/{n_tasks}"
+
+    def seeds(self, entry: Entry) -> str:
+        """How many seeds it was fitted with, and how many fits that is where some are missing."""
+        done = [record for record in self._of(entry) if record["status"] == DONE]
+        n_seeds = len({record["seed"] for record in done})
+        n_fits = n_seeds * len(self.experiment.cases)
+        return str(n_seeds) if len(done) == n_fits else f"{n_seeds} ({len(done)}/{n_fits} fits)"
+
+    def sources(self) -> dict[str, list[str]]:
+        """Models by the code that they were computed with, most recent first."""
+        latest: dict[str, str] = {}
+        models: dict[str, list[str]] = {}
+        for record in self.records:
+            source = record.get("source") or "an unknown one"
+            latest[source] = max(latest.get(source, ""), record.get("finished", ""))
+            if record["model"] not in models.setdefault(source, []):
+                models[source].append(record["model"])
+        return {source: models[source] for source in sorted(models, key=latest.__getitem__)[::-1]}
+
+    def mixture(self) -> list[str]:
+        """Says so where rows come from several versions of the code."""
+        newest, *older = self.sources().items() or [("", [])]
+        if not older:
+            return []
+        told = "; ".join(f"{source}: {', '.join(labels)}" for source, labels in older)
+        return [
+            f"Not all of it was computed with one version of the code ({newest[0]}). With another: "
+            f"{told}. --fresh does them again."
+        ]
+
+    def troubles(self) -> list[str]:
+        """Models that are not available, failed, or gave no number, and why."""
+        found: dict[str, list[str]] = {}
+        for record in self.records:
+            where = f"{record['case']}, seed {record['seed']}"
+            if record["status"] != DONE:
+                line = f"{record['model']}: {record['status']}: {_one_line(record['reason'])}"
+                found.setdefault(line, []).append(where)
+            elif any(row["nmse"] is None for row in record["rows"]):
+                line = f"{record['model']}: predicted something that is not a number"
+                found.setdefault(line, []).append(where)
+        return [
+            f"{line} ({places[0]}{f', and {len(places) - 1} more' if places[1:] else ''})"
+            for line, places in found.items()
+        ]
+
+    def remarks(self) -> list[str]:
+        """What a reader of the table must know, most important first."""
+        warning = self.experiment.warning
+        quick = "Quick look: the models are not fully trained." if self.is_quick else ""
+        limit = "" if self.budget is None else f"At most {self.budget:g} s for each fit{_LIMITED}"
+        return [line for line in (warning, quick, limit) if line]
+
+    def content(self) -> dict[str, Any]:
+        """All of it for programs."""
+        experiment = self.experiment
+        rows = []
+        for entry in experiment.models:
+            cells = {
+                column.label: {
+                    "ours": asdict(ours) if (ours := self.summary(entry, column)) else None,
+                    "paper": asdict(paper)
+                    if (paper := experiment.published(entry, column))
+                    else None,
+                }
+                for column in experiment.columns
+            }
+            rows.append(
+                {
+                    "model": entry.label,
+                    "paper_row": entry.paper,
+                    "done": self.done(entry),
+                    "seeds": self.seeds(entry),
+                    "seconds_to_fit": self.seconds(entry),
+                    "scores": cells,
+                }
+            )
+        return {
+            "experiment": experiment.name,
+            "title": experiment.title,
+            "source": experiment.source,
+            "remarks": self.remarks(),
+            "notes": list(experiment.notes),
+            "troubles": self.troubles(),
+            "sources": self.sources(),
+            "models": rows,
+            "tasks": list(self.records),
+        }
+
+    def _value(self, entry: Entry, column: Column, seed: int) -> float | None:
+        values: list[float | None] = []
+        for case in column.cases:
+            record = self._record.get((case, entry.label, seed))
+            if record is None or record["status"] != DONE:
+                return None
+            values += [
+                row[column.metric]
+                for row in record["rows"]
+                if row["split"] == column.part
+                and (not column.outputs or row["output"] in column.outputs)
+            ]
+        known = [value for value in values if value is not None]
+        return statistics.fmean(known) if known and len(known) == len(values) else None
+
+    def _of(self, entry: Entry) -> list[Record]:
+        return [record for record in self.records if record["model"] == entry.label]
+
+    @cached_property
+    def _record(self) -> Mapping[tuple[str, str, int], Record]:
+        return {(item["case"], item["model"], item["seed"]): item for item in self.records}
+
+
+def _one_line(text: str | None) -> str:
+    return " ".join((text or "").split())

@@ -1,0 +1,116 @@
+"""One page about all results, made from files of records beside it and from nothing else.
+
+Beside ``docs/results.md`` there are ``docs/results/<setup>.json`` and ``docs/figures/results-*.png``.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from deeplfm.errors import InputError
+from deeplfm.experiments.archive import Archive
+from deeplfm.experiments.catalogue import EXPERIMENTS
+from deeplfm.experiments.outcome import Outcome
+from deeplfm.experiments.setup import Setup
+from deeplfm.experiments.tables import WORDS, markdown_heading, markdown_remarks, markdown_table
+from deeplfm.experiments.verdicts import verdict
+from deeplfm.files import write_whole
+
+_FIGURES = "figures"
+
+
+def add_results(page: Path, setup: Setup, outcome: Outcome, figures: Sequence[Path]) -> list[Path]:
+    """Put records and figures of an experiment beside a page; returns the files.
+
+    Args:
+        page: the page.
+        setup: how the experiment was run.
+        outcome: what is known.
+        figures: files to copy.
+    """
+    names = [
+        f"{page.stem}-{setup.folder}-{re.sub(r'[^a-z0-9]+', '-', figure.stem.lower())}.png"
+        for figure in figures
+    ]
+    places = [page.parent / _FIGURES / name for name in names]
+    archive = page.parent / page.stem / f"{setup.folder}.json"
+    for place in (*places, archive):
+        place.parent.mkdir(parents=True, exist_ok=True)
+    for figure, place in zip(figures, places, strict=True):
+        write_whole(place, partial(shutil.copyfile, figure))
+    Archive.of(setup, outcome, names).write(archive)
+    return [archive, *places]
+
+
+def write_page(page: Path) -> None:
+    """Write a page from the records beside it."""
+    archives = [Archive.read(path) for path in sorted((page.parent / page.stem).glob("*.json"))]
+    archives = [archive for archive in archives if archive.records]
+    if not archives:
+        raise InputError(
+            f"{page}: there are no results to write of, neither in --out nor beside the page. Run an "
+            "experiment first: deeplfm reproduce toy."
+        )
+    archives.sort(key=lambda item: (EXPERIMENTS.index(item.setup.name), item.setup.folder))
+    lines = _introduction(page, archives)
+    for archive in archives:
+        lines += _section(page, archive)
+    text = "\n".join(lines) + "\n"
+    write_whole(page, partial(Path.write_text, data=text, encoding="utf-8"))
+
+
+def _introduction(page: Path, archives: Sequence[Archive]) -> list[str]:
+    records = [record for archive in archives for record in archive.records]
+    days = sorted(record["finished"][:10] for record in records if "finished" in record)
+    when = f" on {days[0]}" if days else ""
+    when = f" between {days[0]} and {days[-1]}" if days[:1] != days[-1:] else when
+    # the runner has always given one thread; the first records did not say so
+    threads = " or ".join(map(str, sorted({record.get("threads", 1) for record in records})))
+    return [
+        "# Results",
+        "",
+        f"Every number here was computed by `deeplfm reproduce`{when}: {len(records)} fits, each with "
+        f"{threads} thread{'' if threads == '1' else 's'} on a CPU. The command of each table stands "
+        "below it. A limit of time is for each fit; seeds are 0, 1, … for data and model alike, and "
+        "each row says how many it has.",
+        "",
+        WORDS,
+        "",
+        *_surroundings(records),
+        "",
+        f"This page is made from the records in [{page.stem}/]({page.stem}), and from nothing else, by "
+        f"`deeplfm reproduce all --show --document {page.name}`; it is not edited by hand.",
+        "",
+    ]
+
+
+def _surroundings(records: Sequence[dict[str, Any]]) -> list[str]:
+    """Versions of everything, and how many fits were made with each set of them."""
+    counts: Counter[str] = Counter()
+    for record in records:
+        told = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+        source = f"source {record['source']}" if record.get("source") else "source not recorded"
+        counts[f"{told}; {source}"] += 1
+    if len(counts) == 1:
+        return [f"Computed with {next(iter(counts))}."]
+    return ["Computed with:", "", *(f"- {told} ({n} fits)" for told, n in counts.most_common())]
+
+
+def _section(page: Path, archive: Archive) -> list[str]:
+    outcome = archive.outcome()
+    lines = [*markdown_heading(outcome), verdict(outcome), "", *markdown_table(outcome)]
+    lines += markdown_remarks(outcome)
+    if missing := archive.not_run():
+        lines += ["", f"Not run: {', '.join(missing)}."]
+    title = outcome.experiment.title
+    for name in archive.figures:
+        lines += ["", f"![{title}]({_FIGURES}/{name})"]
+    raw = f"{page.stem}/{archive.setup.folder}.json"
+    command = archive.setup.command(archive.n_seeds)
+    return [*lines, "", f"Computed by `{command}`; all records: [{raw}]({raw}).", ""]

@@ -1,0 +1,75 @@
+r"""One rhythm behind all outputs: a fundamental frequency, found by its harmonics in all of them.
+
+A system that runs in a cycle repeats itself, whatever the shape of what it shows. Its lines are whole
+multiples of one frequency, which all outputs tell of together: two rounds of it are enough, where lines
+that are looked for one by one need many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from deeplfm.starts.spectrum import Array, Pursuit, amplitudes, pursue, typical_step
+
+_FEWEST_ROUNDS = 1.15  # of the cycle in the record
+_FEW_ROUNDS, _STEPS_PER_CELL = 8.0, 40  # up to so many, every frequency is tried
+_PEAKS, _DIVISORS = 8, 6  # beyond, the strongest lines and their fractions
+_REFINED = 8  # candidates that are looked at closely
+
+Series = tuple[Array, Array]  # times and values
+
+
+def find_rhythm(series: Sequence[Series], most: int) -> list[Pursuit]:
+    """Harmonics of the best fundamental for each output, by the Bayesian information criterion.
+
+    Args:
+        series: times and known values of each output.
+        most: at most this many harmonics.
+    """
+    usable = [pair for pair in series if len(pair[0]) > 4 and np.ptp(pair[0]) > 0]
+    if not usable:
+        return [_harmonics(*pair, 0.0, 0) for pair in series]
+    cell = 2 * np.pi / max(float(np.ptp(time)) for time, _ in usable)
+
+    def score(frequency: float) -> float:
+        return sum(_criterion(*pair, frequency, most)[0] for pair in usable)
+
+    tried = cell * np.arange(_FEWEST_ROUNDS, _FEW_ROUNDS, 1 / _STEPS_PER_CELL)
+    lines = np.concatenate([pursue(*pair, _PEAKS).frequency for pair in usable])
+    parts = np.divide.outer(lines, np.arange(1, _DIVISORS + 1)).ravel()
+    tried = np.concatenate([tried, parts[parts > tried[0]]])
+    best = tried[np.argsort([score(frequency) for frequency in tried])[:_REFINED]]
+    # The highest harmonic tells the fundamental best: steps are small for it too.
+    near = cell / _STEPS_PER_CELL * np.linspace(-1, 1, 2 * most + 1)
+    close = np.add.outer(best, near).ravel()
+    fundamental = float(close[np.argmin([score(frequency) for frequency in close])])
+    counts = [_criterion(*pair, fundamental, most)[1] if len(pair[0]) > 4 else 0 for pair in series]
+    return [
+        _harmonics(*pair, fundamental, count) for pair, count in zip(series, counts, strict=True)
+    ]
+
+
+def _criterion(time: Array, value: Array, fundamental: float, most: int) -> tuple[float, int]:
+    """The criterion at the best number of harmonics, and that number."""
+    n_rows = len(time)
+    highest = int(np.pi / typical_step(time) / fundamental)
+    count = max(0, min(most, highest, (n_rows - 4) // 3))
+    phase = np.outer(time, fundamental * np.arange(1, count + 1))
+    waves = np.stack([np.cos(phase), np.sin(phase)], axis=-1).reshape(n_rows, -1)
+    design = np.column_stack([np.ones_like(time), time - time.mean(), waves])
+    share = np.linalg.qr(design)[0].T @ value
+    total = float(value @ value)
+    left = np.maximum(total - np.cumsum(share**2), 1e-12 * total + np.finfo(float).tiny) / n_rows
+    used = np.arange(count + 1)
+    criterion = n_rows * np.log(left[1 + 2 * used]) + 2 * used * np.log(n_rows)
+    return float(criterion.min()), int(criterion.argmin())
+
+
+def _harmonics(time: Array, value: Array, fundamental: float, count: int) -> Pursuit:
+    frequency: Array = np.arange(1, count + 1, dtype=np.float64) * fundamental
+    if len(time) < 3:
+        return Pursuit(frequency, np.zeros(count), np.ones(count + 1), 0)
+    amplitude, left = amplitudes(time, value, frequency)
+    return Pursuit(frequency, amplitude, np.full(count + 1, left), count)
