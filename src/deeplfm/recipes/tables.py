@@ -23,7 +23,7 @@ from deeplfm.training import Phase, Rows, Schedule
 from deeplfm.training.race import Recipe
 
 _MOST_FEATURES = 500
-_MOST_LANDMARKS = 2000
+_MOST_LANDMARKS = 3000
 _MOST_BELLS, _ROWS_PER_BELL = 24, 50
 _LOGIT_SCALE = 3.0  # prior standard deviation of the functions that weigh bells
 
