@@ -40,7 +40,10 @@ class Bells(Likelihood):
         """Put the bells where equal shares of the known targets are, each as wide as the next is far."""
         levels = (torch.arange(self.n_bells, dtype=y.dtype, device=y.device) + 0.5) / self.n_bells
         for d, values in enumerate(y.unbind(-1)):
-            places = torch.quantile(_thinned(values[~values.isnan()]), levels)
+            known = _thinned(values[~values.isnan()])
+            if not len(known):
+                continue
+            places = torch.quantile(known, levels)
             gaps = places.diff(append=2 * places[-1:] - places[-2:-1]).clamp_min(4 * _NARROWEST)
             self.center[d] = places
             self.log_width[d] = gaps.log()
@@ -83,4 +86,4 @@ class Bells(Likelihood):
 
 def _thinned(values: Float[Tensor, " N"], most: int = 1_000_000) -> Float[Tensor, " n"]:
     """Evenly spaced ones of very many, which torch.quantile does not take."""
-    return values[:: math.ceil(len(values) / most)]
+    return values[:: max(1, math.ceil(len(values) / most))]

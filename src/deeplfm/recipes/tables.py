@@ -23,7 +23,7 @@ from deeplfm.training import Phase, Rows, Schedule
 from deeplfm.training.race import Recipe
 
 _MOST_FEATURES = 500
-_MOST_LANDMARKS = 3000
+_MOST_LANDMARKS, _MOST_PRODUCTS = 3000, 4e11  # rows × landmarks²: about ten seconds of a core
 _MOST_BELLS, _ROWS_PER_BELL = 24, 50
 _LOGIT_SCALE = 3.0  # prior standard deviation of the functions that weigh bells
 
@@ -83,7 +83,8 @@ def rough_recipe(architecture: Architecture) -> Recipe:
 
     def build(rows: Rows, seed: int) -> DeepLFM:
         n_outputs = rows.y.shape[1]
-        n_landmarks = min(len(rows), round(_MOST_LANDMARKS / math.sqrt(n_outputs)))
+        most = min(_MOST_LANDMARKS, math.sqrt(_MOST_PRODUCTS / (rows.n_all or len(rows))))
+        n_landmarks = min(len(rows), round(most / math.sqrt(n_outputs)))
         block = BlockConfig("rough", n_features=n_landmarks, frequencies="fixed")
         output = LayerConfig(n_outputs, (block,), "exact", own_features=True)
         config = model_config(architecture, rows, (output,), n_samples=1, n_paths=1)

@@ -193,6 +193,8 @@ def start_rough(model: DeepLFM, block: Block, rows: Rows, generator: torch.Gener
     n_landmarks = features.n_features
     for d in range(rows.y.shape[1]):
         index = known[:, d].nonzero()[:, 0]
+        if not len(index):
+            continue
         index = index[torch.randperm(len(index), generator=generator).to(index.device)]
         some = index[:_EVIDENCE_ROWS]
         found = find_roughness(rows.x[some], rows.y[some, d])

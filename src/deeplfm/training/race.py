@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -104,9 +104,8 @@ def _start_rows(rows: RowSource, is_series: bool) -> Rows:
     n_rows, most = len(rows), _SERIES_START if is_series else _TABLE_START
     if n_rows <= most:
         return rows.everything()
-    return rows.take(
-        torch.arange(n_rows - most, n_rows) if is_series else torch.arange(most) * n_rows // most
-    )
+    some = torch.arange(n_rows - most, n_rows) if is_series else torch.arange(most) * n_rows // most
+    return replace(rows.take(some), n_all=n_rows)
 
 
 def race(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -48,11 +50,11 @@ def test_a_rough_model_with_a_landmark_on_every_row_is_the_exact_process() -> No
     torch.testing.assert_close(model.posterior(x).mean, expected, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("n_rows", [3, 40])
-def test_few_rows_and_missing_targets_are_no_trouble(n_rows: int) -> None:
+@pytest.mark.parametrize(("n_rows", "n_missing"), [(1, 0), (3, 1), (3, 3), (40, 1)])
+def test_few_rows_and_missing_targets_are_no_trouble(n_rows: int, n_missing: int) -> None:
     rows = drawn(n_rows, [1.0, 1.0], 0.3)
     y = rows.y.repeat(1, 2)
-    y[0, 1] = torch.nan
+    y[:n_missing, 1] = torch.nan
     some = Rows(rows.x, y)
     for recipe in (rough_recipe(Architecture()), density_recipe(Architecture(), 2)):
         model, _ = fit_recipe(recipe, some, False, 0, progress=False)
@@ -76,3 +78,12 @@ def test_a_target_near_either_of_two_values_is_told_so() -> None:
     assert float(-posterior.log_prob(later.y).mean()) < 0.5
     between = torch.zeros(200, 1, dtype=torch.float64)
     assert float(posterior.log_prob(between).mean()) < -3
+
+
+def test_a_million_rows_get_fewer_landmarks() -> None:
+    """So that a pass through them stays a matter of seconds."""
+    rows = drawn(400, [1.0], 0.3)
+    few = rough_recipe(Architecture()).build(replace(rows, n_all=4_000_000), 0)
+    all_of_them = rough_recipe(Architecture()).build(rows, 0)
+    counts = [model.output_layer.blocks[0].features.n_features for model in (few, all_of_them)]
+    assert counts == [316, 400]
