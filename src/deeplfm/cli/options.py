@@ -126,6 +126,7 @@ class Start(StrEnum):
 
     RACE = "race"
     PURSUIT = "pursuit"
+    RHYTHM = "rhythm"
     DEEP = "deep"
     SPECTRUM = "spectrum"
     COMPOSITION = "composition"

@@ -14,7 +14,7 @@ from deeplfm.recipes.series import (
 from deeplfm.recipes.tables import density_recipe, paper_recipe, rough_recipe, table_recipe
 from deeplfm.training.race import Recipe
 
-_OF_SERIES = ("spectrum", "pursuit", "deep", "composition", "lfm")
+_OF_SERIES = ("spectrum", "pursuit", "rhythm", "deep", "composition", "lfm")
 STARTS = ("race", "paper", "table", "rough", "density", *_OF_SERIES)
 
 
@@ -41,6 +41,14 @@ def recipes_for(
         "deep": lambda: deep_recipe(architecture, n_steps=steps(60)),
         "spectrum": lambda: spectrum_recipe(architecture, steps(60)),
         "pursuit": lambda: pursuit_recipe(architecture, has_trend=True, n_steps=steps(60)),
+        "rhythm": lambda: pursuit_recipe(
+            architecture,
+            "rhythm",
+            bandwidth=0.3,
+            learn_bandwidth=True,
+            is_rhythm=True,
+            n_steps=steps(60),
+        ),
         "composition": lambda: composition_recipe(architecture, n_steps=steps(60)),
         "lfm": lambda: lfm_recipe(architecture, steps(200)),
     }
@@ -80,16 +88,7 @@ def recipes_for(
             learn_bandwidth=True,
             n_steps=steps(80),
         ),
-        pursuit_recipe(
-            architecture,
-            "pursuit: one rhythm",
-            bandwidth=0.3,
-            learn_bandwidth=True,
-            is_rhythm=True,
-            n_steps=steps(60),
-        ),
-        single["deep"](),
-        single["composition"](),
+        *(single[name]() for name in ("rhythm", "deep", "composition")),
     ]
 
 
