@@ -118,7 +118,7 @@ def damage(folder: Path, how: str) -> None:
         description.write_text(json.dumps(content))
     elif how == "other model":
         content = json.loads(description.read_text())
-        content["members"] = content["members"][:1]
+        content["members"] *= 2
         description.write_text(json.dumps(content))
 
 
