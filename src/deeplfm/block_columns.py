@@ -72,7 +72,7 @@ class BlockColumns:
         """The map, where moments of independent weights need no columns of it."""
         if self.is_free or not isinstance(self.features, HarmonicMap):
             return None
-        return self.features if self.features.has_wave_moments(self.tables) else None
+        return self.features
 
     @property
     def waves_per_row(self) -> int:

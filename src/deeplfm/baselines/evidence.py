@@ -85,17 +85,18 @@ def minimise(
         model.parameters(), max_iter=stride, line_search_fn="strong_wolfe"
     )
 
-    best: tuple[float, dict[str, Tensor]] | None = None
+    best, best_state = float("inf"), dict[str, Tensor]()
 
     def closure() -> Tensor:
-        nonlocal best
-        if best is not None and _is_past(deadline):
+        nonlocal best, best_state
+        if best_state and _is_past(deadline):
             raise _OutOfTimeError
         optimiser.zero_grad()
         value = loss(model)
         value.backward()
-        if best is None or value.item() < best[0]:
-            best = value.item(), {k: v.detach().clone() for k, v in model.named_parameters()}
+        if not best_state or value.item() < best:
+            best = value.item()
+            best_state = {k: v.detach().clone() for k, v in model.named_parameters()}
         return value
 
     before = float("inf")
@@ -107,9 +108,8 @@ def minimise(
             before = value
         return float(closure().detach())
     except _OutOfTimeError:
-        assert best is not None
-        model.load_state_dict(best[1], strict=False)
-        return best[0]
+        model.load_state_dict(best_state, strict=False)
+        return best
 
 
 def _is_past(deadline: float | None) -> bool:

@@ -177,21 +177,6 @@ class FeatureMap(nn.Module):
             base: what other inputs of an additive map add to each family.
         """
 
-    def has_wave_moments(self, tables: Tables) -> bool:
-        """Whether :meth:`wave_moments` has a way that makes no columns."""
-        return False
-
-    def wave_moments(
-        self,
-        x: Float[Tensor, "*#S N P"],
-        tables: Tables,
-        base: tuple[Float[Tensor, "G N QM"], ...] | None,
-        mean: Float[Tensor, "G K U"],
-        variance: Float[Tensor, "G K U"],
-    ) -> tuple[Float[Tensor, "*S G N U"], Float[Tensor, "*S G N U"]]:
-        """ΦM and Φ²V of the waves without making columns."""
-        raise NotImplementedError(f"{type(self).__name__} has no way but through its columns")
-
     def extent(
         self, x: Float[Tensor, "*S N P"], frequency: Float[Tensor, "*R G P Q M"]
     ) -> Float[Tensor, "*T P"]:

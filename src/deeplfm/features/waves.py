@@ -84,13 +84,8 @@ class HarmonicMap(FeatureMap):
                 share[:, None] if part is None else part + share[:, None]
                 for part, share in zip(parts, base, strict=True)
             ]
-        if layout.n_terms:
-            parts = wave_sum(layout.terms(x), *layout.waves(table), *parts)
+        parts = wave_sum(layout.terms(x), *layout.waves(table), *parts)
         return tuple(layout.unbatched(part) for part in parts)
-
-    def has_wave_moments(self, tables: Tables) -> bool:
-        """Where there are waves: polynomials are products of matrices already."""
-        return tables[0].shape[-3] > 0
 
     def wave_moments(
         self,
