@@ -47,6 +47,10 @@ class Moments(NamedTuple):
         n_transients, n_inputs = self.gains.shape[2], self.decay.shape[-1]
         return n_transients // n_inputs - 1 if n_transients else -1
 
+    def zeros(self) -> Moments:
+        """Gradients, before anything is added to them."""
+        return Moments(*(torch.zeros_like(item) for item in self))
+
     def empty(self) -> tuple[Float[Tensor, "B S N U"], Float[Tensor, "B S N U"]]:
         """Tensors for the two moments, not yet filled."""
         shape = (*self.x.shape[1:3], len(self.mean), self.mean.shape[-1])  # as outputs want them

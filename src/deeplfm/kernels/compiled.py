@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import math
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from deeplfm.kernels.arguments import Moments
+from deeplfm.kernels.threads import on_threads
 
 _ROWS_PER_THREAD = 16
 _NAMES = {torch.float32: "float32", torch.float64: "float64"}
@@ -27,7 +26,6 @@ class CompiledKernels:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
-        self._pool: ThreadPoolExecutor | None = None
 
     def evaluate(
         self, x: Tensor, frequency: Tensor, amplitude: Tensor, phase: Tensor, *bases: Tensor | None
@@ -143,28 +141,19 @@ class CompiledKernels:
         n_shares = 1 if n_threads == 1 else min(8 * n_threads, n_rows)
         sizes = [math.prod(item.shape[1:]) for item in summed]
         n_batches = len(summed[0]) if summed else 0
-        sums = torch.zeros(n_threads, n_batches, sum(sizes), dtype=torch.float64)
-        shares = itertools.count()
 
-        def work(thread: int) -> None:
-            """Take shares until none is left: a thread that started late does fewer."""
-            tensors = [*kept, *by_row, *([sums[thread]] if summed else [])]
+        def work(mine: Iterator[int]) -> Tensor:
+            sums = torch.zeros(n_batches, sum(sizes), dtype=torch.float64)
+            tensors = [*kept, *by_row, *([sums] if summed else [])]
             pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]
-            while (share := next(shares)) < n_shares:
+            for share in mine:
                 first, last = (n_rows * part // n_shares for part in (share, share + 1))
                 function(shape, ctypes.c_int64(first), ctypes.c_int64(last), *pointers)
+            return sums
 
-        others = [self._threads(n_threads).submit(work, i) for i in range(1, n_threads)]
-        work(0)
-        for other in others:
-            other.result()
-        parts = sums.sum(0).to(x.dtype).split(sizes, dim=-1)
+        total = torch.stack(on_threads(work, n_shares, n_threads)).sum(0).to(x.dtype)
+        parts = total.split(sizes, dim=-1)
         return [part.view(item.shape) for part, item in zip(parts, summed, strict=False)]
-
-    def _threads(self, n_threads: int) -> ThreadPoolExecutor:
-        if self._pool is None or self._pool._max_workers < n_threads - 1:
-            self._pool = ThreadPoolExecutor(n_threads - 1, thread_name_prefix="deeplfm")
-        return self._pool
 
 
 def _lines(given: Moments) -> list[Tensor]:

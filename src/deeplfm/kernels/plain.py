@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.kernels.arguments import Moments, pull_transients, transient_lines
+from deeplfm.kernels.threads import on_threads
 
-_TILE_WAVES = 2**20
+# Waves of a tile, and how many make it worth waking a thread.
+_TILE_WAVES, _LEAST_WAVES = 2**20, 2**19
 
 
 class PlainKernels:
@@ -59,20 +62,30 @@ class PlainKernels:
 
     def moments(self, given: Moments) -> tuple[Tensor, Tensor]:
         """Φm and Φ²v: B S N U each."""
-        totals = given.empty()
-        for tile in _tiles(given):
-            tile.evaluate()
-            for total, found in zip(totals, tile.moments(), strict=True):
-                total[tile.place] = found
+        totals, tiling = given.empty(), _Tiling(given)
+
+        def work(shares: Iterator[int]) -> list[Tensor]:
+            for tile in tiling.tiles(shares):
+                tile.evaluate()
+                for total, found in zip(totals, tile.moments(), strict=True):
+                    total[tile.place] = found
+            return []
+
+        tiling.run(work)
         return totals
 
     def pull_moments(self, given: Moments, grad_mean: Tensor, grad_variance: Tensor) -> Moments:
         """Gradients of all arguments of :meth:`moments`."""
-        total = Moments(*(torch.zeros_like(item) for item in given))
-        for tile in _tiles(given):
-            tile.evaluate()
-            tile.pull_back(grad_mean[tile.place], grad_variance[tile.place], total)
-        return total
+        tiling = _Tiling(given)
+
+        def work(shares: Iterator[int]) -> list[Tensor]:
+            total = given.zeros()
+            for tile in tiling.tiles(shares, total):
+                tile.evaluate()
+                tile.pull_back(grad_mean[tile.place], grad_variance[tile.place])
+            return list(total)
+
+        return Moments(*tiling.run(work))
 
     def squares(
         self, given: Moments, target: Tensor, weight: Tensor
@@ -87,135 +100,192 @@ class PlainKernels:
             target: y for all samples or for each, B #S N U.
             weight: w, B N U.
         """
-        squares, by_target = torch.zeros_like(weight), torch.zeros_like(target)
-        total = Moments(*(torch.zeros_like(item) for item in given))
-        for tile in _tiles(given):
-            batch, samples, rows = tile.place
-            own = (batch, samples if target.shape[1] > 1 else slice(None), rows)
-            tile.evaluate()
-            mean, variance = tile.moments()
-            error = mean - target[own]
-            squares[batch, rows] += (error.square() + variance).sum(0)
-            of_variance = weight[batch, rows].expand_as(error)
-            of_mean = 2 * of_variance * error
-            by_target[own] -= of_mean.sum_to_size(target[own].shape)
-            tile.pull_back(of_mean, of_variance, total)
-        return squares, by_target, total
+        tiling = _Tiling(given)
+
+        def work(shares: Iterator[int]) -> list[Tensor]:
+            squares, by_target = torch.zeros_like(weight), torch.zeros_like(target)
+            total = given.zeros()
+            for tile in tiling.tiles(shares, total):
+                batch, samples, rows = tile.place
+                own = (batch, samples if target.shape[1] > 1 else slice(None), rows)
+                tile.evaluate()
+                mean, variance = tile.moments()
+                error = mean - target[own]
+                squares[batch, rows] += (error.square() + variance).sum(0)
+                of_variance = weight[batch, rows].expand_as(error)
+                of_mean = 2 * of_variance * error
+                by_target[own] -= of_mean.sum_to_size(target[own].shape)
+                tile.pull_back(of_mean, of_variance)
+            return [squares, by_target, *total]
+
+        squares, by_target, *gradients = tiling.run(work)
+        return squares, by_target, Moments(*gradients)
+
+
+class _Tiling:
+    """How batches, samples and rows are cut into tiles, which threads share."""
+
+    def __init__(self, given: Moments) -> None:
+        self.given = given
+        n_samples, n_rows = given.x.shape[1:3]
+        n_batches, n_terms, _, n_columns = given.frequency.shape
+        n_waves = n_batches * n_samples * n_rows * n_terms * n_columns
+        self.n_threads = 1
+        if given.x.device.type == "cpu":
+            self.n_threads = max(1, min(torch.get_num_threads(), n_waves // _LEAST_WAVES))
+        tile_waves = min(_TILE_WAVES, n_waves // self.n_threads)
+        size = max(1, tile_waves // (n_terms * n_columns))
+        row_size = min(n_rows, size)
+        sample_size = max(1, size // row_size)
+        self.places = [
+            (batch, samples, rows)
+            for batch in range(n_batches)
+            for samples in _slices(n_samples, sample_size)
+            for rows in _slices(n_rows, row_size)
+        ]
+
+    def run(self, work: Callable[[Iterator[int]], list[Tensor]]) -> list[Tensor]:
+        """The sum of what every thread makes of its tiles."""
+        first, *others = on_threads(work, len(self.places), self.n_threads)
+        for other in others:
+            for total, part in zip(first, other, strict=True):
+                total += part
+        return first
+
+    def tiles(self, shares: Iterator[int], total: Moments | None = None) -> Iterator[_Tile]:
+        """Some of the tiles; their gradients are added to the total."""
+        batch: _Batch | None = None
+        for share in shares:
+            number, samples, rows = self.places[share]
+            if batch is None or batch.number != number:
+                batch = _Batch(self.given, total, number)
+            yield _Tile(batch, samples, rows)
+
+
+class _Batch:
+    """Tables of a batch and of their gradients, as its tiles want them.
+
+    A tile is so small that to ask for a part of a tensor is not free: it is asked for here, once.
+    """
+
+    def __init__(self, given: Moments, total: Moments | None, number: int) -> None:
+        self.number, self.n_powers = number, given.n_powers
+        self.x_number = number if len(given.x) > 1 else 0
+        self.x = given.x[self.x_number]  # S N P
+        self.frequency, amplitude = given.frequency[number], given.amplitude[number]
+        self.amplitudes, self.amplitude = amplitude.unbind(), amplitude[:, None]
+        self.phase = given.phase[number, :, None]
+        self.slope = (self.frequency * self.amplitude).mT  # ∂F/∂x of a wave, over the wave: J K I
+        self.decay, self.extent = given.decay[number], given.extent[number]
+        self.gains = given.gains[number]  # 2 L K
+        self.base = given.base[:, number] if given.has_base else None  # 2 N K
+        parts = 2, self.frequency.shape[-1]
+        self.mean = given.mean[number].unflatten(0, parts)  # 2 K U
+        self.variance = given.variance[number].unflatten(0, parts)
+        if total is not None:
+            self.to_x = total.x[self.x_number]
+            self.to_frequency, self.to_phase = total.frequency[number], total.phase[number]
+            self.to_amplitudes = total.amplitude[number].unbind()
+            self.to_decay, self.to_gains = total.decay[number], total.gains[number]
+            self.to_base = total.base[:, number]
+            self.to_mean = total.mean[number].unflatten(0, parts)
+            self.to_variance = total.variance[number].unflatten(0, parts)
 
 
 class _Tile:
-    """Some rows of one batch, with the tables of the batch and buffers for all that is large."""
+    """Some rows of one batch, with buffers for all that is large."""
 
-    def __init__(
-        self,
-        given: Moments,
-        batch: int,
-        samples: slice,
-        rows: slice,
-    ) -> None:
-        self.batch, self.rows, self.place = batch, rows, (batch, samples, rows)
-        self.x_place = (batch if len(given.x) > 1 else 0, samples, rows)
-        x = given.x[self.x_place]
-        self.lines = x.shape[:2]
+    def __init__(self, batch: _Batch, samples: slice, rows: slice) -> None:
+        self.batch, self.rows, self.place = batch, rows, (batch.number, samples, rows)
+        x = batch.x[samples, rows]
+        self.x_place, self.lines = (samples, rows), x.shape[:2]
         self.time = x.flatten(0, 1).mT.contiguous()  # P R
-        n_terms, n_dimensions, n_columns = given.frequency.shape[1:]
-        self.x = self.time.unflatten(0, (n_terms, n_dimensions)).mT  # J R I
-        self.frequency, self.amplitude, self.phase = (
-            table[batch] for table in (given.frequency, given.amplitude, given.phase)
-        )
-        self.decay, self.extent = given.decay[batch], given.extent[batch]
+        n_terms, n_dimensions, n_columns = batch.frequency.shape
+        self.x = self.time.view(n_terms, n_dimensions, -1).mT  # J R I
         self.transients: Tensor | None = None  # L R
-        if given.n_powers >= 0:
-            self.transients = transient_lines(self.time, self.decay, self.extent, given.n_powers)
-        self.gains = given.gains[batch]  # 2 L K
-        self.base = given.base[:, batch, rows] if given.has_base else None  # 2 N K
-        self.weights = [item[batch].view(2, n_columns, -1) for item in (given.mean, given.variance)]
+        if batch.n_powers >= 0:
+            self.transients = transient_lines(self.time, batch.decay, batch.extent, batch.n_powers)
         n_rows = self.time.shape[1]
-        self.large = _buffer("large", (2, n_terms, n_rows, n_columns), x)
-        self.value, self.spare = _buffer("small", (2, 2, n_rows, n_columns), x)
+        self.waves = _buffer("large", (2, n_terms, n_rows, n_columns), x).unbind()
+        self.value, self.spare = _buffer("small", (2, 2, n_rows, n_columns), x).unbind()
 
     def evaluate(self) -> None:
         """Make F, its parts one after the other: 2 R K."""
-        cosine, angle = self.large
+        batch, (cosine, angle) = self.batch, self.waves
         if self.x.shape[-1] == 1:
-            torch.addcmul(self.phase[:, None], self.x, self.frequency, out=angle)
+            torch.addcmul(batch.phase, self.x, batch.frequency, out=angle)
         else:
-            torch.baddbmm(self.phase[:, None], self.x, self.frequency, out=angle)
+            torch.baddbmm(batch.phase, self.x, batch.frequency, out=angle)
         torch.cos(angle, out=cosine)
         angle.sin_()
-        for part, wave in enumerate(self.large):
-            value, amplitude = self.value[part], self.amplitude
-            if self.base is None:
-                torch.mul(wave[0], amplitude[0], out=value)
+        bases = (None, None) if batch.base is None else batch.base[:, self.rows]
+        for value, wave, base in zip(self.value, self.waves, bases, strict=True):
+            terms, (first, *others) = wave.unbind(), batch.amplitudes
+            if base is None:
+                torch.mul(terms[0], first, out=value)
             else:
-                term, total = (item.view(*self.lines, -1) for item in (wave[0], value))
-                torch.addcmul(self.base[part], term, amplitude[0], out=total)
-            for term, factor in zip(wave[1:], amplitude[1:], strict=True):
+                term, total = (item.view(*self.lines, -1) for item in (terms[0], value))
+                torch.addcmul(base, term, first, out=total)
+            for term, factor in zip(terms[1:], others, strict=True):
                 value.addcmul_(term, factor)
         if self.transients is not None:
-            self.value.baddbmm_(self.transients.mT.expand(2, -1, -1), self.gains)
+            self.value.baddbmm_(self.transients.mT.expand(2, -1, -1), batch.gains)
 
     def moments(self) -> tuple[Tensor, ...]:
         """Fm and F²v, S N U each."""
         square = torch.square(self.value, out=self.spare)
         products = (
             _thin_products(value, weights)
-            for value, weights in zip((self.value, square), self.weights, strict=True)
+            for value, weights in ((self.value, self.batch.mean), (square, self.batch.variance))
         )
         return tuple((real + imag).view(*self.lines, -1) for real, imag in products)
 
-    def pull_back(self, of_mean: Tensor, of_variance: Tensor, total: Moments) -> None:
+    def pull_back(self, of_mean: Tensor, of_variance: Tensor) -> None:
         """Add what gradients of the moments say of every argument; F is spent on it."""
+        batch, value, gradient = self.batch, self.value, self.spare
         of_mean, of_variance = (item.flatten(0, 1) for item in (of_mean, of_variance))  # R U
-        value, gradient = self.value, self.spare
-        mean, variance = self.weights
-        if mean.shape[-1] == 1:  # outer products, in one pass each
-            torch.mul(value, 2 * variance.mT, out=gradient).mul_(of_variance)
-            gradient.addcmul_(of_mean, mean.mT)
+        if of_mean.shape[-1] == 1:  # outer products, in one pass each
+            torch.mul(value, 2 * batch.variance.mT, out=gradient).mul_(of_variance)
+            gradient.addcmul_(of_mean, batch.mean.mT)
         else:
-            torch.matmul(of_variance, variance.mT, out=gradient).mul_(value)
-            gradient.baddbmm_(of_mean.expand(2, -1, -1), mean.mT, beta=2)
-        for moment, weights in ((of_mean, total.mean), (of_variance, total.variance)):
-            by_unit = torch.bmm(moment.mT.expand(2, -1, -1), value).mT  # 2 K U
-            weights[self.batch] += by_unit.reshape(weights[self.batch].shape)
-            value.square_()
-        if self.base is not None:
-            total.base[:, self.batch, self.rows] += gradient.view(2, *self.lines, -1).sum(1)
-        cosine, sine = self.large
-        for by_amplitude, *term in zip(total.amplitude[self.batch], cosine, sine, strict=True):
-            along = torch.mul(term[0], gradient[0], out=value[0]).addcmul_(term[1], gradient[1])
-            by_amplitude += along.sum(0)
-        across = cosine.mul_(gradient[1]).addcmul_(sine, gradient[0], value=-1)
-        ones = torch.ones_like(self.x[..., :1])
-        by_table = torch.cat([self.x, ones], dim=-1).mT @ across * self.amplitude[:, None]
-        total.frequency[self.batch] += by_table[:, :-1]
-        total.phase[self.batch] += by_table[:, -1]
-        table = (self.frequency * self.amplitude[:, None]).mT
-        by_time = _thin_products(across, table).mT.flatten(0, 1)  # P R
+            torch.matmul(of_variance, batch.variance.mT, out=gradient).mul_(value)
+            gradient.baddbmm_(of_mean.expand(2, -1, -1), batch.mean.mT, beta=2)
+        batch.to_mean += torch.bmm(of_mean.mT.expand(2, -1, -1), value).mT
+        batch.to_variance += torch.bmm(of_variance.mT.expand(2, -1, -1), value.square_()).mT
+        if batch.base is not None:
+            batch.to_base[:, self.rows] += gradient.view(2, *self.lines, -1).sum(1)
+        self._pull_waves(gradient, value[0])
         if self.transients is not None:
-            total.gains[self.batch].baddbmm_(self.transients.expand(2, -1, -1), gradient)
-            by_line = torch.addmm(self.gains[0] @ gradient[0].mT, self.gains[1], gradient[1].mT)
-            by_transients, by_decay = pull_transients(
-                self.time, self.decay, self.extent, self.transients, by_line
-            )
-            by_time = by_time + by_transients
-            total.decay[self.batch] += by_decay
-        total.x[self.x_place] += by_time.mT.view(*self.lines, -1)
+            self._pull_transients(self.transients, gradient)
+
+    def _pull_waves(self, gradient: Tensor, spare: Tensor) -> None:
+        """What the gradient of F says of the waves; they are spent on it, as is R K of memory."""
+        batch, (cosine, sine), (real, imag) = self.batch, self.waves, gradient
+        for to_amplitude, c, s in zip(batch.to_amplitudes, cosine, sine, strict=True):
+            to_amplitude += torch.mul(c, real, out=spare).addcmul_(s, imag).sum(0)
+        across = cosine.mul_(imag).addcmul_(sine, real, value=-1)
+        rows = torch.cat([self.x, torch.ones_like(self.x[..., :1])], dim=-1).mT
+        by_table = rows @ across * batch.amplitude
+        batch.to_frequency += by_table[:, :-1]
+        batch.to_phase += by_table[:, -1]
+        self._add_to_x(_thin_products(across, batch.slope).mT.flatten(0, 1))
+
+    def _pull_transients(self, lines: Tensor, gradient: Tensor) -> None:
+        """What the gradient of F says of the transients."""
+        batch = self.batch
+        batch.to_gains.baddbmm_(lines.expand(2, -1, -1), gradient)
+        (first, second), (real, imag) = batch.gains, gradient
+        by_line = torch.addmm(first @ real.mT, second, imag.mT)
+        by_time, by_decay = pull_transients(self.time, batch.decay, batch.extent, lines, by_line)
+        batch.to_decay += by_decay
+        self._add_to_x(by_time)
+
+    def _add_to_x(self, by_time: Float[Tensor, "P R"]) -> None:
+        self.batch.to_x[self.x_place] += by_time.mT.view(*self.lines, -1)
 
 
-def _tiles(given: Moments) -> Iterator[_Tile]:
-    """Tiles of all batches, samples and rows."""
-    n_samples, n_rows = given.x.shape[1:3]
-    n_terms, _, n_columns = given.frequency.shape[1:]
-    size = max(1, _TILE_WAVES // (n_terms * n_columns))
-    row_size = min(n_rows, size)
-    sample_size = max(1, size // row_size)
-    for batch in range(len(given.frequency)):
-        for sample in range(0, n_samples, sample_size):
-            for row in range(0, n_rows, row_size):
-                samples = slice(sample, min(sample + sample_size, n_samples))
-                rows = slice(row, min(row + row_size, n_rows))
-                yield _Tile(given, batch, samples, rows)
+def _slices(total: int, size: int) -> list[slice]:
+    return [slice(first, min(first + size, total)) for first in range(0, total, size)]
 
 
 _workspace = threading.local()

@@ -1,0 +1,62 @@
+"""Shares of a kernel's work on threads of its own, one for each of PyTorch's.
+
+PyTorch splits every operation among its threads and waits for all of them at its end. Tiles that fit
+the cache are too small for that; but whole tiles may be taken by threads that never wait.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import TypeVar
+
+import torch
+
+Result = TypeVar("Result")
+
+_pools: dict[int, ThreadPoolExecutor] = {}
+if hasattr(os, "register_at_fork"):  # threads do not come along
+    os.register_at_fork(after_in_child=_pools.clear)
+
+
+def on_threads(
+    work: Callable[[Iterator[int]], Result], n_shares: int, n_threads: int
+) -> list[Result]:
+    """What each thread makes of its shares, which it takes until none is left.
+
+    A thread that started late does fewer. Gradients are not recorded.
+
+    Args:
+        work: called once by each thread, with the numbers of its shares.
+        n_shares: shares in all.
+        n_threads: how many threads; one is the caller's own.
+    """
+    count = itertools.count()
+
+    def run() -> Result:
+        with torch.no_grad():
+            return work(itertools.takewhile(lambda share: share < n_shares, count))
+
+    if n_threads == 1:
+        return [run()]
+    pool = _pool(n_threads)
+    return [future.result() for future in [pool.submit(run) for _ in range(n_threads)]]
+
+
+def _pool(n_threads: int) -> ThreadPoolExecutor:
+    """Threads on each of which PyTorch uses no others."""
+    if n_threads not in _pools:
+        n_before, all_there = torch.get_num_threads(), Barrier(n_threads)
+        pool = ThreadPoolExecutor(n_threads, thread_name_prefix="deeplfm", initializer=_work_alone)
+        list(pool.map(lambda _: all_there.wait(), range(n_threads)))
+        torch.set_num_threads(n_before)  # for threads to come: each call of it changes that, too
+        _pools[n_threads] = pool
+    return _pools[n_threads]
+
+
+def _work_alone() -> None:
+    torch.get_num_threads()  # the first call on a thread may set their number
+    torch.set_num_threads(1)
