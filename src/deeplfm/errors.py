@@ -13,6 +13,10 @@ class ConfigError(DeepLFMError, ValueError):
     """A setting has no meaning, or contradicts another one."""
 
 
+class UnsuitableError(DeepLFMError, ValueError):
+    """A start is not made for the rows at hand; the message says what it needs, to follow its name."""
+
+
 class TrainingDivergedError(DeepLFMError, ArithmeticError):
     """The objective or a gradient stopped being a finite number."""
 

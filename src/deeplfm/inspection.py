@@ -120,7 +120,8 @@ class Inspector:
         """What the equations whose input is time let through: |G(jω)|, in units of time."""
         found: list[Spectrum] = []
         for model, member in zip(self.stack.members, self.members, strict=True):
-            for depth, layer in enumerate(model.layers, start=1):
+            layers = model.layers if model.is_function_of_time else ()
+            for depth, layer in enumerate(layers, start=1):
                 for block in layer.blocks:
                     if block.features.has_force and hears_time(block):
                         found += self._filters_of(f"layer {depth}", member, layer, block)
@@ -139,6 +140,8 @@ class Inspector:
         for d, output in enumerate(self.outputs):
             for index in self.stack.weight[:, d].argsort(descending=True).tolist():
                 model = self.stack.members[index]
+                if not model.is_function_of_time:
+                    continue
                 blocks = list(filter(makes_waves, model.output_layer.blocks))
                 if blocks:
                     frequency, power = power_of_lines(model.output_layer, blocks, d)
@@ -159,9 +162,13 @@ class Inspector:
         return found
 
     def _heaviest(self) -> dict[int, list[int]]:
-        """The member that says most about each output."""
+        """The function of time that says most about each output."""
         chosen: dict[int, list[int]] = {}
-        for d, index in enumerate(self.stack.weight.argmax(0).tolist()):
+        in_time = [m for m, model in enumerate(self.stack.members) if model.is_function_of_time]
+        if not in_time:
+            return chosen
+        for d, place in enumerate(self.stack.weight[in_time].argmax(0).tolist()):
+            index = in_time[place]
             chosen.setdefault(index, []).append(d)
         return chosen
 

@@ -3,6 +3,7 @@ r"""The deep latent force model: layers of features × Gaussian weights, and a l
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -38,6 +39,7 @@ class DeepLFM(nn.Module):
     torch.Size([5, 1])
     """
 
+    is_function_of_time: ClassVar[bool] = True  # where it is of a series
     layers: Sequence[Layer]
     likelihood: Likelihood
     temperature: Tensor
@@ -159,6 +161,13 @@ class DeepLFM(nn.Module):
     def kl(self) -> Float[Tensor, ""]:
         """KL of all weights and frequencies."""
         return sum((layer.kl() for layer in self.layers), start=torch.zeros(()))
+
+    def remember(
+        self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"], reach: float | None = None
+    ) -> None:
+        """Know where the targets of a series are known; see :meth:`Likelihood.set_support`."""
+        if reach is not None:
+            self.likelihood.set_support(x, y, reach)
 
     @torch.no_grad()
     def condition(

@@ -130,6 +130,7 @@ class Start(StrEnum):
     DEEP = "deep"
     SPECTRUM = "spectrum"
     COMPOSITION = "composition"
+    FEEDBACK = "feedback"
     LFM = "lfm"
     TABLE = "table"
     ROUGH = "rough"

@@ -69,6 +69,7 @@ def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
             for name, scores in report.held_out_mnll.items()
         },
         "failed_starts": report.failed,
+        "left_out_starts": report.left_out,
         "interrupted": report.interrupted,
         "settings": forecaster.get_params(),
     }

@@ -15,6 +15,7 @@ from deeplfm.errors import ModelFileError
 from deeplfm.estimators.labels import Labels
 from deeplfm.estimators.saving import Contents
 from deeplfm.estimators.scaling import Scaling
+from deeplfm.feedback import Feedback
 from deeplfm.model import DeepLFM
 from deeplfm.storage import restore
 from deeplfm.training import History
@@ -33,10 +34,7 @@ def describe(regressor: DeepLFMRegressor) -> Contents:
         "is_series": regressor.is_series_,
         "inputs": getattr(regressor, "feature_names_in_", None),
         "labels": asdict(regressor.labels_),
-        "members": [
-            {"seed": member.seed, "config": configuration.to_dict(member.config)}
-            for member in regressor.stack_.members
-        ],
+        "members": [_describe_member(member) for member in regressor.stack_.members],
         "report": asdict(regressor.report_),
     }
     scaling = vars(regressor.scaling_)
@@ -59,12 +57,7 @@ def rebuild(
             name: tensors.pop(f"scaling.{name}").numpy()
             for name in ("x_shift", "x_scale", "y_shift", "y_scale")
         }
-        members = [
-            DeepLFM(configuration.from_dict(member["config"]), member["seed"]).to(
-                regressor._dtype()
-            )
-            for member in description["members"]
-        ]
+        members = [_member(part).to(regressor._dtype()) for part in description["members"]]
         regressor.is_series_ = description["is_series"]
         if description["inputs"] is not None:
             regressor.feature_names_in_ = np.array(description["inputs"], dtype=object)
@@ -89,3 +82,17 @@ def rebuild(
     )
     regressor.stack_.to(regressor.device)
     return regressor
+
+
+def _describe_member(member: DeepLFM) -> dict[str, Any]:
+    description = {"seed": member.seed, "config": configuration.to_dict(member.config)}
+    if isinstance(member, Feedback):
+        description["feedback"] = {"n_lags": member.n_lags, "n_rows": len(member.record)}
+    return description
+
+
+def _member(description: dict[str, Any]) -> DeepLFM:
+    config, seed = configuration.from_dict(description["config"]), description["seed"]
+    if "feedback" in description:
+        return Feedback(config, seed, **description["feedback"])
+    return DeepLFM(config, seed)

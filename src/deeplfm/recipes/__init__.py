@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from deeplfm.errors import ConfigError
 from deeplfm.recipes.architecture import Architecture
+from deeplfm.recipes.feedback import feedback_recipe
 from deeplfm.recipes.lfm import lfm_recipe
 from deeplfm.recipes.series import (
     composition_recipe,
@@ -14,7 +15,7 @@ from deeplfm.recipes.series import (
 from deeplfm.recipes.tables import density_recipe, paper_recipe, rough_recipe, table_recipe
 from deeplfm.training.race import Recipe
 
-_OF_SERIES = ("spectrum", "pursuit", "rhythm", "deep", "composition", "lfm")
+_OF_SERIES = ("spectrum", "pursuit", "rhythm", "deep", "composition", "feedback", "lfm")
 STARTS = ("race", "paper", "table", "rough", "density", *_OF_SERIES)
 
 
@@ -50,6 +51,7 @@ def recipes_for(
             n_steps=steps(60),
         ),
         "composition": lambda: composition_recipe(architecture, n_steps=steps(60)),
+        "feedback": lambda: feedback_recipe(architecture),
         "lfm": lambda: lfm_recipe(architecture, steps(200)),
     }
     if start not in STARTS:
@@ -88,7 +90,7 @@ def recipes_for(
             learn_bandwidth=True,
             n_steps=steps(80),
         ),
-        *(single[name]() for name in ("rhythm", "deep", "composition")),
+        *(single[name]() for name in ("rhythm", "deep", "composition", "feedback")),
     ]
 
 
@@ -98,6 +100,7 @@ __all__ = [
     "composition_recipe",
     "deep_recipe",
     "density_recipe",
+    "feedback_recipe",
     "lfm_recipe",
     "paper_recipe",
     "pursuit_recipe",

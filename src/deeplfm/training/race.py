@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from deeplfm.errors import TrainingDivergedError
+from deeplfm.errors import DeepLFMError, InputError, TrainingDivergedError, UnsuitableError
 from deeplfm.interruption import stop_requested
 from deeplfm.metrics import nmse
 from deeplfm.model import DeepLFM
@@ -68,6 +68,7 @@ class Report:
         weight: stacking weight of every recipe, for each output.
         histories: training of the members of the stack.
         failed: recipes that could not be fitted, and why.
+        left_out: recipes that are not made for such rows, and what they need.
         interrupted: the user ended it before all recipes had been fitted and refitted.
     """
 
@@ -77,6 +78,7 @@ class Report:
     weight: dict[str, list[float]] = field(default_factory=dict)
     histories: dict[str, History] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
 
 
@@ -117,7 +119,8 @@ def race(
 ) -> tuple[Stack, Report]:
     """Fit all recipes without the held-out rows, stack the best, refit them on all rows.
 
-    A recipe that cannot be fitted is reported and left out, as long as another can. Where the user
+    A recipe that cannot be fitted, or is not made for such rows, is reported and left out, as long as
+    another can. Where the user
     interrupts, those fitted so far are kept as they are, and only their last layer hears all rows.
     """
     report = Report()
@@ -195,9 +198,16 @@ def _failures_of(recipe: Recipe, report: Report) -> Iterator[None]:
         yield
     except (TrainingDivergedError, torch.linalg.LinAlgError) as error:
         report.failed[recipe.name] = str(error)
+    except UnsuitableError as error:
+        report.left_out[recipe.name] = str(error)
 
 
-def _nobody_left(report: Report) -> TrainingDivergedError:
+def _nobody_left(report: Report) -> DeepLFMError:
+    if not report.failed:
+        reasons = "; ".join(f"{name}: {needs}" for name, needs in report.left_out.items())
+        return InputError(
+            f"race: no start is made for these rows ({reasons}). Choose another start."
+        )
     return TrainingDivergedError(
         f"race: none of {len(report.failed)} starts could be fitted: {report.failed}. "
         "Check the data for extreme values, or choose one start with start=."
@@ -257,11 +267,11 @@ def _reach(held_out: Rows) -> float:
 
 
 def _remember(model: DeepLFM, rows: RowSource, reach: float | None) -> None:
-    """Tell the likelihood of a series where its targets are known."""
+    """Tell the model of a series where its targets are known."""
     if reach is not None:
         chunks = list(rows.chunks())
         x, y = (torch.cat([getattr(chunk, name) for chunk in chunks]) for name in ("x", "y"))
-        model.likelihood.set_support(x, y, reach)
+        model.remember(x, y, reach)
 
 
 def _set_calibration(model: DeepLFM, temperature: Tensor, inflation: Tensor) -> None:

@@ -1,0 +1,296 @@
+r"""A system that hears itself: the next row as a function of the last ones, rolled into the future.
+
+A function of time cannot foretell a chaotic series, and need not know a clock to foretell a regular one.
+Here y_{n+1} = y_n + g(y_n, y_{n−1}, …) + e, where g is features × Gaussian weights as everywhere: a
+force that the state of the system itself makes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from deeplfm.config import ModelConfig
+from deeplfm.model import DeepLFM
+from deeplfm.predictive import Predictive
+from deeplfm.randomness import generator_for
+
+_MARGIN = 0.1  # of the range of the record, which paths may leave by as much
+_LONGEST = 5000  # steps ahead that are simulated; beyond, the record's own mean and variance
+_LEAST_NOISE = 1e-8  # variance, in standardised units
+_STRAY = 0.1  # steps that a row may be off the grid to be heard
+
+
+class Feedback(DeepLFM):
+    r"""A model whose inputs are lags of its own outputs, asked for by time.
+
+    Ahead of its record it follows paths. Each has weights of its own, and at every step the ``share`` of
+    the noise that the system itself feels; the rest is the observer's. The prediction is a mixture over
+    paths, each a bell as wide as their number leaves gaps between them (Silverman's rule), drawn to
+    their mean so that the variance is theirs. Within the record it is one step ahead of known values,
+    before it the record's mean and variance.
+
+    Args:
+        config: of the model of one step, with lags × outputs as inputs, the latest row first.
+        seed: as for any model.
+        n_lags: number L of rows that it looks back.
+        n_rows: length of the record; :meth:`remember` fills it.
+    """
+
+    is_function_of_time = False
+    record: Tensor
+    doubt: Tensor
+    first: Tensor
+    step: Tensor
+    share: Tensor
+    _kept: Tensor | None
+    _one_step: tuple[Tensor, Tensor] | None
+
+    def __init__(self, config: ModelConfig, seed: int, n_lags: int, n_rows: int = 0) -> None:
+        super().__init__(config, seed)
+        self.n_lags = n_lags
+        shape = (n_rows, config.n_outputs)
+        self.register_buffer("record", torch.zeros(shape))
+        self.register_buffer("doubt", torch.zeros(shape))  # variance of what was not observed
+        self.register_buffer("first", torch.zeros(()))
+        self.register_buffer("step", torch.ones(()))
+        self.register_buffer("share", torch.ones(()))
+        self._forget()
+
+    @torch.no_grad()
+    def remember(
+        self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"], reach: float | None = None
+    ) -> None:
+        """Take evenly spaced rows in order of time as the record."""
+        if reach is not None:
+            super().remember(x, y, reach)
+        self.first = x[0, 0].clone()
+        self.step = (x[-1, 0] - x[0, 0]) / max(len(x) - 1, 1)
+        self.record, self.doubt = y.clone(), torch.zeros_like(y)
+        self._forget()
+
+    @torch.no_grad()
+    def statistics(
+        self,
+        x: Float[Tensor, "N P"],
+        y: Float[Tensor, "N D"],
+        row_weight: Float[Tensor, " N"] | None = None,
+    ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
+        """Of the steps to some rows from those before them in the record; others say nothing."""
+        place = self.place(x)
+        index = place.round().long()
+        is_heard = (place - index).abs() <= _STRAY
+        is_heard &= (index >= self.n_lags) & (index <= len(self.record))
+        index = index.clamp(self.n_lags, max(len(self.record), self.n_lags))
+        lags = self.lags(index)
+        target = torch.where(is_heard[:, None], y - lags[:, : y.shape[1]], torch.nan)
+        return super().statistics(lags, target, row_weight)
+
+    def solve(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
+        """Set the weights of the step from statistics."""
+        super().solve(gram, moment)
+        self._forget()
+
+    @torch.no_grad()
+    def absorb(
+        self,
+        x: Float[Tensor, "N P"],
+        y: Float[Tensor, "N D"],
+        row_weight: Float[Tensor, " N"] | None = None,
+    ) -> None:
+        """Continue the record; what is missing in between is bridged step by step, with doubt."""
+        place = self.place(x)
+        index = place.round().long()
+        on_grid = (place - index).abs() <= _STRAY
+        new = torch.full((int(index.max()) + 1, y.shape[1]), torch.nan).to(y)
+        later = on_grid & (index >= len(self.record))
+        new[index[later]] = y[later]
+        n_known = int(index[later].max()) + 1 if bool(later.any()) else len(self.record)
+        for row in new[len(self.record) : n_known]:
+            self._append(row)
+        super().absorb(x, y, row_weight)
+        self._forget()
+
+    def _append(self, row: Float[Tensor, " D"]) -> None:
+        lags = self.lags(torch.tensor([len(self.record)], device=row.device))
+        expected = self._clipped(lags[:, : len(row)] + self._increment(lags)[0])[0]
+        noise = self.gaussian.log_variance.exp()
+        doubt = (self.doubt[-1] + noise).clamp(max=self.record.var(0).clamp_min(_LEAST_NOISE))
+        is_known = ~row.isnan()
+        self.record = torch.cat([self.record, torch.where(is_known, row, expected)[None]])
+        self.doubt = torch.cat([self.doubt, torch.where(is_known, 0, doubt)[None]])
+
+    @torch.no_grad()
+    def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:
+        """Mixture over paths: a fixed function of each row, whatever the batch."""
+        n_paths = self.config.n_paths
+        ahead = self._paths_to(x, n_paths, self.seed, "prediction")
+        center, spread = ahead.mean(0), ahead.var(0, correction=0)
+        width = (4 / (3 * n_paths)) ** 0.4  # of a bell: its variance over that of all
+        ahead = center + math.sqrt(1 - width) * (ahead - center)
+        fitted, doubt = self.fitted()
+        mean = self._interpolated(x, fitted.expand(n_paths, -1, -1), ahead)
+        variance = self._interpolated(x, doubt[None], width * spread[None]).clamp_min(0)
+        variance = torch.where(self._is_beyond(x)[:, None], self.record.var(0), variance)
+        noise = self.gaussian.predictive_variance(x[:, :1]).clamp_min(_LEAST_NOISE)
+        weight = mean.new_full((n_paths, mean.shape[-1]), 1 / n_paths)
+        return Predictive(
+            mean,
+            variance.expand_as(mean),
+            noise.to(mean.dtype),
+            weight,
+            lambda n_draws, seed: self._draw(x, n_draws, seed),
+        )
+
+    @torch.no_grad()
+    def hidden_values(self, x: Float[Tensor, "N P"]) -> list[Float[Tensor, "S N H"]]:
+        """None: hidden layers, if it had any, would be functions of lags."""
+        return []
+
+    def place(self, x: Float[Tensor, "N P"]) -> Float[Tensor, " N"]:
+        """Steps since the first row of the record."""
+        return (x[:, 0] - self.first) / self.step
+
+    def lags(self, index: Int64[Tensor, " N"]) -> Float[Tensor, "N L*D"]:
+        """The rows of the record before given ones, the latest first."""
+        back = torch.arange(1, self.n_lags + 1, device=index.device)
+        return self.record[index[:, None] - back].flatten(1)
+
+    @torch.no_grad()
+    def roll(
+        self,
+        lags: Float[Tensor, "S L*D"],
+        n_steps: int,
+        weights: Float[Tensor, "S D K"],
+        generator: torch.Generator | None = None,
+        share: float | None = None,
+    ) -> Float[Tensor, "H S D"]:
+        """Follow the rule from given lags; without a generator, without noise.
+
+        Args:
+            lags: where each path begins.
+            n_steps: number H of steps.
+            weights: of each path.
+            generator: source of noise.
+            share: of the noise that the system feels; ``None`` takes its own.
+        """
+        n_outputs = weights.shape[1]
+        felt = self.share if share is None else torch.as_tensor(share).to(lags)
+        scale = (felt * self.gaussian.log_variance.exp()).sqrt()
+        values = []
+        for _ in range(n_steps):
+            value = self._clipped(lags[:, :n_outputs] + self._increment(lags, weights))
+            values.append(value)
+            if generator is not None:
+                noise = torch.randn(
+                    value.shape, generator=generator, dtype=value.dtype, device=value.device
+                )
+                value = value + scale * noise
+            lags = torch.cat([value, lags[:, :-n_outputs]], dim=1)
+        return torch.stack(values) if values else lags.new_zeros(0, len(lags), n_outputs)
+
+    def draw_weights(
+        self, n_paths: int, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "S D K"]:
+        """Weights of paths; without a generator all at their mean."""
+        layer = self.output_layer
+        if generator is None:
+            weights = layer.weights.mean.expand(n_paths, -1, -1, -1)
+        else:
+            weights = layer.weights.draw(layer.path_noise(n_paths, generator))
+        return weights.movedim(-1, -2).flatten(1, 2)  # S G·U K
+
+    def _increment(
+        self, lags: Float[Tensor, "S P"], weights: Float[Tensor, "S D K"] | None = None
+    ) -> Float[Tensor, "S D"]:
+        if weights is None:
+            weights = self.draw_weights(len(lags))
+        columns = torch.cat(list(self.output_layer.features(lags, 1).whole()), dim=-1)  # G S K
+        columns = columns.expand(weights.shape[1], -1, -1).to(weights.dtype)
+        return torch.einsum("dsk,sdk->sd", columns, weights).to(lags.dtype)
+
+    def _clipped(self, values: Float[Tensor, "S D"]) -> Float[Tensor, "S D"]:
+        low, high = self.record.amin(0), self.record.amax(0)
+        margin = _MARGIN * (high - low)
+        return values.clamp(low - margin, high + margin)
+
+    def _paths_to(
+        self, x: Float[Tensor, "N P"], n_paths: int, seed: int, stream: str
+    ) -> Float[Tensor, "S H D"]:
+        """Paths at least as far as the last of some rows."""
+        last = int(self.place(x).clamp(max=len(self.record) + _LONGEST).max().ceil())
+        n_steps = max(0, last + 2 - len(self.record))  # cubic interpolation looks one step further
+        if stream == "prediction" and self._kept is not None and self._kept.shape[1] >= n_steps:
+            return self._kept
+        generator = generator_for(seed, stream, device=x.device)
+        weights = self.draw_weights(n_paths, generator)
+        end = torch.tensor([len(self.record)], device=x.device)
+        lags = self.lags(end).expand(n_paths, -1)
+        paths = self.roll(lags, n_steps, weights, generator).movedim(0, 1)
+        if stream == "prediction":
+            self._kept = paths
+        return paths
+
+    @torch.no_grad()
+    def fitted(self) -> tuple[Float[Tensor, "R D"], Float[Tensor, "R D"]]:
+        """Mean and variance of the record: of the first rows itself, then one step ahead."""
+        if self._one_step is None:
+            index = torch.arange(self.n_lags, len(self.record), device=self.record.device)
+            mean, variance = self.record.clone(), self.doubt.clone()
+            for part in index.split(self._rows_at_once):
+                lags = self.lags(part)
+                increment, spread = self.output_layer.moments(self.output_layer.features(lags, 1))
+                mean[part] = lags[:, : mean.shape[1]] + increment.to(mean.dtype)
+                variance[part] += spread.to(mean.dtype)
+            self._one_step = mean, variance
+        return self._one_step
+
+    def _interpolated(
+        self,
+        x: Float[Tensor, "N P"],
+        fitted: Float[Tensor, "S R D"],
+        ahead: Float[Tensor, "S H D"],
+    ) -> Float[Tensor, "S N D"]:
+        """Values at any time: cubic between steps; the record's mean beyond both ends."""
+        n_rows, n_all = fitted.shape[1], fitted.shape[1] + ahead.shape[1]
+        place = self.place(x).clamp(0, max(n_all - 2, 0))
+        floor = place.floor()
+        u = (place - floor)[:, None]
+        weights = (
+            -0.5 * u + u**2 - 0.5 * u**3,
+            1 - 2.5 * u**2 + 1.5 * u**3,
+            0.5 * u + 2 * u**2 - 1.5 * u**3,
+            -0.5 * u**2 + 0.5 * u**3,
+        )
+        total = torch.zeros((), dtype=fitted.dtype, device=fitted.device)
+        for offset, weight in zip((-1, 0, 1, 2), weights, strict=True):
+            index = (floor.long() + offset).clamp(0, n_all - 1)
+            value = fitted[:, index.clamp(max=n_rows - 1)]
+            if n_all > n_rows:
+                is_ahead = (index >= n_rows)[:, None]
+                value = torch.where(is_ahead, ahead[:, (index - n_rows).clamp(min=0)], value)
+            total = total + weight * value
+        return torch.where(self._is_beyond(x)[:, None], self.record.mean(0), total)
+
+    def _is_beyond(self, x: Float[Tensor, "N P"]) -> Tensor:
+        place = self.place(x)
+        return (place < -0.5) | (place > len(self.record) - 1 + _LONGEST)
+
+    @torch.no_grad()
+    def _draw(self, x: Tensor, n_draws: int, seed: int) -> Float[Tensor, "S N D"]:
+        """Whole functions: fresh paths ahead, and one level of doubt within the record."""
+        ahead = self._paths_to(x, n_draws, seed, "draw")
+        fitted, variance = self.fitted()
+        generator = generator_for(seed, "draw", index=1, device=x.device)
+        shape = (n_draws, 1, fitted.shape[-1])
+        level = torch.randn(shape, generator=generator, dtype=fitted.dtype, device=x.device)
+        draws = self._interpolated(x, fitted + variance.sqrt() * level, ahead)
+        beyond = self.record.std(0) * level * self._is_beyond(x)[:, None]
+        return draws + beyond
+
+    def _forget(self) -> None:
+        """Drop what was computed from another record or other weights."""
+        self._kept, self._one_step = None, None

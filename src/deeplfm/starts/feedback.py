@@ -1,0 +1,177 @@
+r"""How a system depends on its own past: by the evidence of one step, and by forecasts of many.
+
+Of two rules that foretell the next row alike, one may be useless after ten: where there is little noise,
+many lags tell a derivative to many digits and multiply its error with every step. So the evidence
+decides on scales and noise, and how many lags there are is decided by forecasts from many rows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from deeplfm.feedback import Feedback
+from deeplfm.randomness import generator_for
+from deeplfm.training import Rows
+
+_LENGTHSCALES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # times the root of the number of lagged values
+_SLOPES = (1.0, 10.0)  # scale of the straight line over that of the rest
+_NOISES = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)  # variance over that of the function
+_SHARES = (0.0, 0.1, 1.0)
+_EVIDENCE_ROWS = 300
+_LEAST = 1e-8  # mean square, in standardised units
+_TAIL = 0.25
+_ORIGINS, _LONGEST, _FEWEST_ERRORS = 60, 100, 5
+_NOISY_ORIGINS, _NOISY_PATHS, _NOISY_LONGEST = 30, 8, 50
+
+
+class StepPrior(NamedTuple):
+    """What the evidence says of one step of an output.
+
+    Attributes:
+        lengthscale: in lagged values.
+        scale: standard deviation of the function.
+        slope_scale: standard deviation of the weight of each lagged value.
+        level_scale: standard deviation of the constant.
+        noise_variance: of the rest.
+    """
+
+    lengthscale: float
+    scale: float
+    slope_scale: float
+    level_scale: float
+    noise_variance: float
+
+
+def find_steps(lags: Float[Tensor, "N P"], increment: Float[Tensor, "N D"]) -> list[StepPrior]:
+    """Scales and noise of each output with the highest evidence on a grid.
+
+    Given the ratios of the grid, the best overall scale is known in closed form: q = yᵀK⁻¹y/N.
+
+    Args:
+        lags: lagged values, standardised.
+        increment: what follows, less the last value.
+    """
+    some = torch.linspace(0, len(lags) - 1, min(_EVIDENCE_ROWS, len(lags))).long()
+    lags, increment = lags[some].double(), increment[some].double()
+    n_rows, n_inputs = lags.shape
+    distance = torch.cdist(lags, lags).square()
+    line = lags @ lags.mT / n_inputs + 1
+    evidence, square, ratios = [], [], []
+    for length in _LENGTHSCALES:
+        smooth = torch.exp(-0.5 * distance / (length**2 * n_inputs))
+        for slope in _SLOPES:
+            power, waves = torch.linalg.eigh(smooth + slope**2 * line)
+            target = (waves.mT @ increment).square()
+            for noise in _NOISES:
+                spread = power.clamp_min(0) + noise
+                best = (target / spread[:, None]).mean(0).clamp_min(_LEAST * _LEAST)
+                evidence.append(-0.5 * (spread.log().sum() + n_rows * best.log()))
+                square.append(best)
+                ratios.append((length, slope, noise))
+    chosen = torch.stack(evidence).argmax(0).tolist()
+    root = math.sqrt(n_inputs)
+    priors = []
+    for d, index in enumerate(chosen):
+        (length, slope, noise), variance = ratios[index], float(square[index][d])
+        scale = math.sqrt(variance)
+        priors.append(
+            StepPrior(length * root, scale, slope * scale / root, slope * scale, noise * variance)
+        )
+    return priors
+
+
+@torch.no_grad()
+def start_steps(model: Feedback, priors: list[StepPrior]) -> None:
+    """Write priors into the features of each output."""
+    features = model.output_layer.blocks[0].features
+    sensitivity = features.sensitivity
+    for d, prior in enumerate(priors):
+        features.log_lengthscale[d] = math.log(prior.lengthscale)
+        sensitivity[d] = prior.scale
+        features.log_extra_scale[d] = math.log(prior.slope_scale)
+        features.log_extra_scale[d, 0] = math.log(prior.level_scale)
+        model.gaussian.log_variance[d] = math.log(prior.noise_variance)
+    features.set_sensitivity(sensitivity)
+
+
+@torch.no_grad()
+def learn_without_tail(model: Feedback, rows: Rows) -> None:
+    """Let a model hear all but the last quarter of the rows, and remember all."""
+    n_inner = _n_inner(rows)
+    model.remember(rows.x, rows.y)
+    weight = None if rows.weight is None else rows.weight[:n_inner]
+    model.condition(rows.x[:n_inner], rows.y[:n_inner], weight)
+
+
+@torch.no_grad()
+def raise_noise(model: Feedback, rows: Rows) -> None:
+    """Let the noise be no less than what the steps to some rows leave, as few features may leave more."""
+    model.condition(rows.x, rows.y, rows.weight)
+    mean, _ = model.fitted()
+    left = (rows.y - mean)[model.n_lags :].square().mean(0).clamp_min(_LEAST * _LEAST)
+    noise = model.gaussian.log_variance
+    noise.copy_(torch.maximum(noise, left.log()))
+
+
+@torch.no_grad()
+def forecast_error(model: Feedback, rows: Rows) -> float:
+    """Mean logarithm of the squared error of forecasts in the last quarter, over all horizons.
+
+    Logarithms, since the errors of a chaotic system grow until they say nothing: each horizon counts
+    by the ratio of two models' errors there.
+    """
+    origin = _origins(rows, _ORIGINS)
+    paths = model.roll(model.lags(origin), _LONGEST, model.draw_weights(len(origin)))
+    errors = []
+    for value, truth in _with_truth(paths, rows, origin):
+        errors.append(((value - truth).square().mean(0) + _LEAST).log().mean())
+    return float(torch.stack(errors).mean())
+
+
+@torch.no_grad()
+def find_share(model: Feedback, rows: Rows, seed: int) -> float:
+    """The share of the noise that the system feels, by the density of forecasts in the last quarter."""
+    origin = _origins(rows, _NOISY_ORIGINS)
+    lags = model.lags(origin).repeat(_NOISY_PATHS, 1)
+    noise = model.gaussian.log_variance.exp()
+    scores = []
+    for share in _SHARES:
+        generator = generator_for(seed, "start", device=lags.device)
+        weights = model.draw_weights(len(lags), generator)
+        paths = model.roll(lags, _NOISY_LONGEST, weights, generator, share)  # H S·B D
+        paths = paths.unflatten(1, (_NOISY_PATHS, len(origin))).movedim(1, 2)  # H B S D
+        density = []
+        for value, truth in _with_truth(paths, rows, origin):
+            variance = value.var(1) + noise + _LEAST
+            error = (truth - value.mean(1)).square() / variance
+            density.append(-0.5 * (variance.log() + error).mean())
+        scores.append(float(torch.stack(density).mean()))
+    return _SHARES[max(range(len(scores)), key=scores.__getitem__)]
+
+
+def _n_inner(rows: Rows) -> int:
+    return len(rows) - max(1, round(_TAIL * len(rows)))
+
+
+def _origins(rows: Rows, most: int) -> Int64[Tensor, " B"]:
+    """Rows of the tail from which to forecast, the first of them to be foretold."""
+    first, last = _n_inner(rows), len(rows) - _FEWEST_ERRORS
+    return torch.linspace(first, max(first, last), most, device=rows.x.device).long().unique()
+
+
+def _with_truth(
+    paths: Float[Tensor, "H B *S D"], rows: Rows, origin: Int64[Tensor, " B"]
+) -> list[tuple[Float[Tensor, "b *S D"], Float[Tensor, "b D"]]]:
+    """Forecasts of every horizon that enough rows have, with what came."""
+    pairs = []
+    for horizon, value in enumerate(paths):
+        is_known = origin + horizon < len(rows)
+        if int(is_known.sum()) < _FEWEST_ERRORS:
+            break
+        pairs.append((value[is_known], rows.y[origin[is_known] + horizon]))
+    return pairs or [(paths[0], rows.y[origin])]

@@ -1,0 +1,147 @@
+"""The start that hears itself: what it needs, what it finds, and what an estimator does with it."""
+
+import numpy as np
+import pytest
+import torch
+
+from deeplfm import DeepLFMRegressor
+from deeplfm.errors import ConfigError, InputError, UnsuitableError
+from deeplfm.feedback import Feedback
+from deeplfm.recipes import Architecture, feedback_recipe, pursuit_recipe
+from deeplfm.recipes.feedback import check_record
+from deeplfm.starts.feedback import find_steps
+from deeplfm.training import Rows
+from deeplfm.training.race import race
+
+
+def logistic(n_rows: int) -> np.ndarray:
+    """A chaotic map of its own last value."""
+    values = [0.3]
+    while len(values) < n_rows:
+        values.append(3.8 * values[-1] * (1 - values[-1]))
+    return np.array(values)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> DeepLFMRegressor:
+    time, values = np.arange(120.0), logistic(120)
+    return DeepLFMRegressor(start="feedback", random_state=0, progress=False).fit(time, values)
+
+
+def test_a_chaotic_map_is_foretold_for_a_while_and_then_with_its_own_spread(fitted) -> None:
+    truth, time = logistic(220), np.arange(220.0)
+    mean, std = fitted.predict(time, return_std=True)
+    assert np.abs(mean - truth)[:124].max() < 0.05
+    assert std[:122].max() < 0.05
+    assert std[170:].min() > 0.5 * truth.std()
+    low, high = fitted.predict_interval(time[170:], coverage=0.9)
+    assert np.mean((low <= truth[170:]) & (truth[170:] <= high)) > 0.8
+
+
+def test_the_same_seed_gives_the_same_bits(fitted) -> None:
+    again = DeepLFMRegressor(start="feedback", random_state=0, progress=False)
+    again.fit(np.arange(120.0), logistic(120))
+    x = np.arange(100.0, 140.0, 0.5)
+    np.testing.assert_array_equal(again.predict(x), fitted.predict(x))
+
+
+def test_a_saved_model_predicts_and_draws_the_same_numbers(fitted, tmp_path) -> None:
+    fitted.save(tmp_path / "model")
+    loaded = DeepLFMRegressor.load(tmp_path / "model")
+    x = np.arange(-2.0, 150.0, 0.5)
+    for one, other in zip(
+        fitted.predict(x, return_std=True), loaded.predict(x, return_std=True), strict=True
+    ):
+        np.testing.assert_allclose(other, one, rtol=1e-12)
+    np.testing.assert_allclose(loaded.sample_y(x, 3), fitted.sample_y(x, 3), rtol=1e-12)
+
+
+def test_an_update_moves_the_forecast_to_the_new_end(tmp_path) -> None:
+    truth, time = logistic(150), np.arange(150.0)
+    model = DeepLFMRegressor(start="feedback", random_state=0, progress=False)
+    model.fit(time[:120], truth[:120])
+    late = np.abs(model.predict(time[140:143]) - truth[140:143]).max()
+    model.update(time[120:140], truth[120:140])
+    assert np.abs(model.predict(time[140:143]) - truth[140:143]).max() < min(0.05, late)
+    model.save(tmp_path / "model")
+    loaded = DeepLFMRegressor.load(tmp_path / "model")
+    np.testing.assert_allclose(loaded.predict(time), model.predict(time), rtol=1e-12)
+
+
+def test_what_is_a_function_of_time_is_not_looked_for_in_it(fitted) -> None:
+    assert fitted.hidden_layers(np.arange(5.0)) == []
+    assert fitted.spectrum() == []
+    assert fitted.filters() == []
+    with pytest.raises(ConfigError, match="forces"):
+        fitted.forces(np.arange(5.0))
+
+
+def rows_of(time: np.ndarray, values: np.ndarray) -> Rows:
+    x = torch.as_tensor(time, dtype=torch.float64).reshape(len(values), -1)
+    return Rows(x, torch.as_tensor(values, dtype=torch.float64).reshape(len(values), -1))
+
+
+def uneven() -> Rows:
+    return rows_of(np.sort(np.random.default_rng(0).uniform(size=100)), logistic(100))
+
+
+def with_covariate() -> Rows:
+    return rows_of(np.random.default_rng(0).uniform(size=(100, 2)), logistic(100))
+
+
+def with_gap() -> Rows:
+    values = logistic(100)
+    values[50] = np.nan
+    return rows_of(np.arange(100.0), values)
+
+
+def with_row_left_out() -> Rows:
+    return rows_of(np.delete(np.arange(101.0), 50), logistic(100))
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        (uneven(), "even steps"),
+        (with_row_left_out(), "even steps"),
+        (with_covariate(), "covariates"),
+        (with_gap(), "missing"),
+        (rows_of(np.arange(30.0), logistic(30)), "60 rows"),
+    ],
+)
+def test_rows_that_it_is_not_made_for_are_named(rows: Rows, reason: str) -> None:
+    with pytest.raises(UnsuitableError, match=reason):
+        check_record(rows)
+
+
+def test_steps_of_a_month_are_even_enough() -> None:
+    month = np.arange("2015-01", "2025-01", dtype="datetime64[M]").astype("datetime64[D]")
+    check_record(rows_of(month.astype(float), logistic(120)))
+
+
+def test_a_race_goes_on_without_it_and_does_not_call_it_a_failure() -> None:
+    recipes = [feedback_recipe(Architecture()), pursuit_recipe(Architecture(), n_steps=2)]
+    _, report = race(recipes, uneven(), is_series=True)
+    assert report.names == ["pursuit"]
+    assert not report.failed
+    assert "even steps" in report.left_out["feedback"]
+    with pytest.raises(InputError, match="even steps"):
+        race(recipes[:1], uneven(), is_series=True)
+
+
+def test_beside_functions_of_time_it_wins_where_they_know_nothing() -> None:
+    time, values = np.arange(160.0), logistic(160)
+    recipes = [pursuit_recipe(Architecture(), n_steps=2), feedback_recipe(Architecture())]
+    stack, report = race(recipes, rows_of(time / 160, values - 0.6), is_series=True)
+    assert report.weight["feedback"][0] > 0.8
+    assert isinstance(stack.members[report.names.index("feedback")], Feedback)
+
+
+def test_the_evidence_finds_the_noise_of_a_step() -> None:
+    """True noise variance 0.01; the grid is coarse, so half a decade either way is right."""
+    generator = torch.Generator().manual_seed(0)
+    lags = torch.randn(300, 2, generator=generator, dtype=torch.float64)
+    noise = 0.1 * torch.randn(300, 1, generator=generator, dtype=torch.float64)
+    (prior,) = find_steps(lags, torch.sin(lags[:, :1]) * lags[:, 1:] + noise)
+    assert 0.003 < prior.noise_variance < 0.03
+    assert prior.scale > 0.1
