@@ -8,6 +8,7 @@ force that the state of the system itself makes.
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int64
@@ -40,7 +41,9 @@ class Feedback(DeepLFM):
         n_rows: length of the record; :meth:`remember` fills it.
     """
 
-    is_function_of_time = False
+    kind: ClassVar[str] = "feedback"
+    is_function_of_time: ClassVar[bool] = False
+    keeps_rows: ClassVar[bool] = True
     record: Tensor
     doubt: Tensor
     first: Tensor
@@ -60,13 +63,22 @@ class Feedback(DeepLFM):
         self.register_buffer("share", torch.ones(()))
         self._forget()
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of lags, and length of the record."""
+        return {"n_lags": self.n_lags, "n_rows": len(self.record)}
+
     @torch.no_grad()
     def remember(
-        self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"], reach: float | None = None
+        self,
+        x: Float[Tensor, "N P"],
+        y: Float[Tensor, "N D"],
+        row_weight: Float[Tensor, " N"] | None = None,
+        reach: float | None = None,
     ) -> None:
         """Take evenly spaced rows in order of time as the record."""
         if reach is not None:
-            super().remember(x, y, reach)
+            super().remember(x, y, row_weight, reach)
         self.first = x[0, 0].clone()
         self.step = (x[-1, 0] - x[0, 0]) / max(len(x) - 1, 1)
         self.record, self.doubt = y.clone(), torch.zeros_like(y)

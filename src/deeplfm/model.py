@@ -39,7 +39,10 @@ class DeepLFM(nn.Module):
     torch.Size([5, 1])
     """
 
+    kind: ClassVar[str] = "layers"
     is_function_of_time: ClassVar[bool] = True  # where it is of a series
+    keeps_rows: ClassVar[bool] = False  # and predicts from them
+    is_tempered: ClassVar[bool] = True  # where its last layer is exact
     layers: Sequence[Layer]
     likelihood: Likelihood
     temperature: Tensor
@@ -162,8 +165,22 @@ class DeepLFM(nn.Module):
         """KL of all weights and frequencies."""
         return sum((layer.kl() for layer in self.layers), start=torch.zeros(()))
 
+    @property
+    def draws_functions(self) -> bool:
+        """Whether a draw is a whole function; otherwise it is one of the predictive mixture."""
+        return not self.config.n_bells
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Arguments beside configuration and seed."""
+        return {}
+
     def remember(
-        self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"], reach: float | None = None
+        self,
+        x: Float[Tensor, "N P"],
+        y: Float[Tensor, "N D"],
+        row_weight: Float[Tensor, " N"] | None = None,
+        reach: float | None = None,
     ) -> None:
         """Know where the targets of a series are known; see :meth:`Likelihood.set_support`."""
         if reach is not None:
@@ -240,14 +257,18 @@ class DeepLFM(nn.Module):
         *moments, weights = zip(*parts, strict=True)
         mean, variance, noise = (torch.cat(part, dim=-2) for part in moments)
         weight = torch.cat(weights, dim=-2) if self.config.n_bells else weights[0]
-        draw = None if self.config.n_bells else lambda n, seed: self._draw(x, n, seed)
+        draw = (lambda n, seed: self._draw(x, n, seed)) if self.draws_functions else None
         return Predictive(mean, variance, noise, weight, draw)
 
     def _predict(self, x: Tensor) -> Components:
+        return self.likelihood.components(x, *self._moments(x))
+
+    def _moments(
+        self, x: Float[Tensor, "N P"]
+    ) -> tuple[Float[Tensor, "S N D"], Float[Tensor, "S N D"]]:
+        """Mean and variance of the function on the paths that prediction uses."""
         mean, variance = self.output_layer.moments(self._path_features(x))
-        if mean.dim() == 2:
-            mean, variance = mean[None], variance[None]
-        return self.likelihood.components(x, mean, variance)
+        return (mean[None], variance[None]) if mean.dim() == 2 else (mean, variance)
 
     def _path_features(self, x: Tensor, n_paths: int | None = None) -> LayerColumns:
         generator = generator_for(self.seed, "prediction", device=x.device)

@@ -176,8 +176,7 @@ def test_choices_are_those_of_the_library():
     from deeplfm.recipes import STARTS
 
     assert set(options.Start) == set(STARTS)
-    layers = {name for name, features in SYSTEMS.items() if not features.has_landmarks}
-    assert set(options.System) == layers
+    assert set(options.System) == set(SYSTEMS)
     assert set(options.Preset) == set(PRESETS)
 
 

@@ -22,7 +22,6 @@ RESPONSES = [
     name for name, system in SYSTEMS.items() if system.initial_state is not FeatureMap.initial_state
 ]
 PLAIN = [name for name in SYSTEMS if name not in RESPONSES]
-WAVES = [name for name in SYSTEMS if name != "rough"]  # Ω of landmarks are places
 SMOOTH = [name for name in SYSTEMS if name != "arc0"]  # a step tells nothing to ℓ, Ω and x
 
 
@@ -157,7 +156,7 @@ def test_shared_forces_are_heard_by_all_groups(system: str) -> None:
 # --- columns --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("system", WAVES)
+@every_system
 def test_columns_are_ordered_as_family_force_feature(system: str) -> None:
     """A force of twice the sensitivity and a feature of no weight are found in their places."""
     features = make(system)
@@ -299,7 +298,7 @@ def test_step_tells_the_lengthscale_nothing() -> None:
     assert [bool(gradient.any()) for gradient in gradients] == [False, False, True]
 
 
-@pytest.mark.parametrize("system", WAVES)
+@every_system
 @pytest.mark.parametrize("strategy", ["var-fixed", "var-resampled"])
 def test_lengthscale_learns_through_the_divergence(system: str, strategy: str) -> None:
     """And not through Ω, which then has parameters of its own."""
@@ -402,20 +401,3 @@ def test_weighted_inputs_scale_each_input() -> None:
     torch.testing.assert_close(columns, plain(x, *drawn))
     (gradient,) = torch.autograd.grad(columns.square().sum(), weighted.input_weight)
     assert (gradient != 0).all()
-
-
-def test_landmarks_have_the_exact_kernel_between_them() -> None:
-    """And a kernel never larger than it elsewhere, as a projection has."""
-    features = make("rough", n_forces=1)
-    landmarks, weight = draw(features)  # G P 1 M
-    places = landmarks[0, :, 0].mT
-    rows = torch.cat([places, normal(N_ROWS, N_INPUTS)])
-    columns = features(rows, landmarks, weight)[0].detach()
-    kernel = columns @ columns.mT
-    rate = 1 / features.lengthscale[0, :, 0].detach()
-    distance = ((rows[:, None] - rows).abs() * rate).sum(-1)
-    exact = features.sensitivity[0, 0, 0].detach() ** 2 * torch.exp(-distance)
-    known = slice(0, len(places))
-    torch.testing.assert_close(kernel[:, known], exact[:, known], rtol=1e-4, atol=1e-4)
-    assert (kernel.diagonal() < exact.diagonal() + 1e-6).all()
-    assert (kernel.diagonal()[len(places) :] < 0.999 * exact.diagonal()[len(places) :]).all()

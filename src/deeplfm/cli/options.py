@@ -133,7 +133,7 @@ class Start(StrEnum):
     FEEDBACK = "feedback"
     LFM = "lfm"
     TABLE = "table"
-    ROUGH = "rough"
+    NEIGHBOURS = "neighbours"
     DENSITY = "density"
     PAPER = "paper"
 

@@ -17,10 +17,13 @@ from deeplfm.estimators.saving import Contents
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.feedback import Feedback
 from deeplfm.model import DeepLFM
+from deeplfm.neighbours import Neighbours
 from deeplfm.storage import restore
 from deeplfm.training import History
 from deeplfm.training.race import Report
 from deeplfm.training.stack import Stack
+
+_KINDS = {kind.kind: kind for kind in (DeepLFM, Feedback, Neighbours)}
 
 if TYPE_CHECKING:
     from deeplfm.estimators.regressor import DeepLFMRegressor
@@ -85,14 +88,10 @@ def rebuild(
 
 
 def _describe_member(member: DeepLFM) -> dict[str, Any]:
-    description = {"seed": member.seed, "config": configuration.to_dict(member.config)}
-    if isinstance(member, Feedback):
-        description["feedback"] = {"n_lags": member.n_lags, "n_rows": len(member.record)}
-    return description
+    config = configuration.to_dict(member.config)
+    return {"kind": member.kind, "seed": member.seed, "config": config, "sizes": member.sizes}
 
 
 def _member(description: dict[str, Any]) -> DeepLFM:
     config, seed = configuration.from_dict(description["config"]), description["seed"]
-    if "feedback" in description:
-        return Feedback(config, seed, **description["feedback"])
-    return DeepLFM(config, seed)
+    return _KINDS[description["kind"]](config, seed, **description["sizes"])

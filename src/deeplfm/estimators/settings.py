@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator
 
 from deeplfm.errors import ConfigError
 from deeplfm.estimators.validation import check_settings
-from deeplfm.features import feature_map
 from deeplfm.recipes import Architecture, recipes_for
 from deeplfm.training.race import Recipe
 
@@ -30,8 +29,9 @@ class DeepLFMSettings(BaseEstimator):
         n_features: number of frequencies per force.
         start: "race", or one start alone: "pursuit", "rhythm" (all outputs repeat one cycle), "deep",
             "spectrum", "composition", "feedback" (the next row from the last ones), "lfm" (the
-            classical latent force model, whose outputs share their forces); for tables "table" (deep), "rough" (what neighbouring rows share), "density"
-            (targets of any distribution); "paper". ``None`` takes the preset's.
+            classical latent force model, whose outputs share their forces); for tables "table" (deep),
+            "neighbours" (what the nearest rows share), "density" (targets of any distribution);
+            "paper". ``None`` takes the preset's.
         n_steps: training steps of each fit; ``None`` takes the recipe's own number.
         batch_size: rows in each step; ``None`` takes the recipe's own: 1000 for tables, all rows for
             series. Of these the 20 000 most recent rows are used, or 100 000 in batches.
@@ -104,11 +104,6 @@ class DeepLFMSettings(BaseEstimator):
 
     def _architecture(self) -> Architecture:
         check_settings(self.get_params())
-        if feature_map(self.system).has_landmarks:
-            raise ConfigError(
-                f"system: {self.system!r} is made of landmarks among the rows, and a deep layer has "
-                "none. Choose ode1, eq, arc0, arc1 or arc2."
-            )
         return Architecture(
             system=self.system,
             hidden=tuple(self.hidden),

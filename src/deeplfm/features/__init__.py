@@ -7,7 +7,6 @@ from deeplfm.features.arc_cosine import ArcCosine, ArcCosine0, ArcCosine2
 from deeplfm.features.base import FeatureMap
 from deeplfm.features.eq import ExponentiatedQuadratic
 from deeplfm.features.ode1 import FirstOrder
-from deeplfm.features.rough import OrnsteinUhlenbeck
 
 SYSTEMS: dict[str, type[FeatureMap]] = {
     "ode1": FirstOrder,
@@ -15,7 +14,6 @@ SYSTEMS: dict[str, type[FeatureMap]] = {
     "arc0": ArcCosine0,
     "arc1": ArcCosine,
     "arc2": ArcCosine2,
-    "rough": OrnsteinUhlenbeck,
 }
 
 

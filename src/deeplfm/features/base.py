@@ -48,7 +48,6 @@ class FeatureMap(nn.Module):
     columns_per_frequency: ClassVar[int] = 2
     is_additive: ClassVar[bool] = False  # Φ is a sum over input dimensions
     has_force: ClassVar[bool] = False  # the columns answer forces that can be recovered
-    has_landmarks: ClassVar[bool] = False  # Ω are points of the input space
     origin: float = 0.0  # where systems begin to listen
     spectral_variance: ClassVar[float] = 1.0
 

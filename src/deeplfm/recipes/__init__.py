@@ -12,11 +12,11 @@ from deeplfm.recipes.series import (
     pursuit_recipe,
     spectrum_recipe,
 )
-from deeplfm.recipes.tables import density_recipe, paper_recipe, rough_recipe, table_recipe
+from deeplfm.recipes.tables import density_recipe, neighbours_recipe, paper_recipe, table_recipe
 from deeplfm.training.race import Recipe
 
 _OF_SERIES = ("spectrum", "pursuit", "rhythm", "deep", "composition", "feedback", "lfm")
-STARTS = ("race", "paper", "table", "rough", "density", *_OF_SERIES)
+STARTS = ("race", "paper", "table", "neighbours", "density", *_OF_SERIES)
 
 
 def recipes_for(
@@ -37,7 +37,7 @@ def recipes_for(
     single = {
         "paper": lambda: paper_recipe(architecture, steps(1000)),
         "table": lambda: table_recipe(architecture, steps(100)),
-        "rough": lambda: rough_recipe(architecture),
+        "neighbours": lambda: neighbours_recipe(architecture),
         "density": lambda: density_recipe(architecture, steps(800)),
         "deep": lambda: deep_recipe(architecture, n_steps=steps(60)),
         "spectrum": lambda: spectrum_recipe(architecture, steps(60)),
@@ -59,13 +59,13 @@ def recipes_for(
     if start in _OF_SERIES and not is_series:
         raise ConfigError(
             f"start: {start!r} reads the spectrum of a series, and there are several inputs. Use "
-            "'race' or one of 'table', 'rough', 'density', 'paper', or say is_series=True where the "
+            "'race' or one of 'table', 'neighbours', 'density', 'paper', or say is_series=True where the "
             "first is time."
         )
     if start != "race":
         return [single[start]()]
     if not is_series:
-        return [single[name]() for name in ("table", "rough", "density")]
+        return [single[name]() for name in ("table", "neighbours", "density")]
     return [
         pursuit_recipe(architecture, "pursuit: steady lines", n_steps=steps(60)),
         pursuit_recipe(
@@ -102,10 +102,10 @@ __all__ = [
     "density_recipe",
     "feedback_recipe",
     "lfm_recipe",
+    "neighbours_recipe",
     "paper_recipe",
     "pursuit_recipe",
     "recipes_for",
-    "rough_recipe",
     "spectrum_recipe",
     "table_recipe",
 ]

@@ -9,6 +9,7 @@ import torch
 
 from deeplfm.config import BlockConfig, LayerConfig
 from deeplfm.model import DeepLFM
+from deeplfm.neighbours import Neighbours
 from deeplfm.randomness import generator_for
 from deeplfm.recipes.architecture import (
     Architecture,
@@ -18,12 +19,14 @@ from deeplfm.recipes.architecture import (
     model_config,
     new_model,
 )
-from deeplfm.starts.initial import mean_field, set_noise, start_as_paper, start_fine, start_rough
+from deeplfm.starts.initial import mean_field, set_noise, start_as_paper, start_fine
+from deeplfm.starts.neighbours import find_roughness
 from deeplfm.training import Phase, Rows, Schedule
+from deeplfm.training.conditioning import condition
 from deeplfm.training.race import Recipe
 
 _MOST_FEATURES = 500
-_MOST_LANDMARKS, _MOST_PRODUCTS = 3000, 4e11  # rows × landmarks²: about ten seconds of a core
+_LINE = ("constant", "trend")
 _MOST_BELLS, _ROWS_PER_BELL = 24, 50
 _LOGIT_SCALE = 3.0  # prior standard deviation of the functions that weigh bells
 
@@ -54,7 +57,7 @@ def table_recipe(architecture: Architecture, n_steps: int = 100) -> Recipe:
     """For tables: a deep path, and a shallow one on the inputs beside it."""
     first = block_for(architecture, extras=("trend",))
     deep = block_for(architecture, n_forces=1)
-    shallow = BlockConfig("eq", "original", n_features=100, extras=("constant", "trend"))
+    shallow = BlockConfig("eq", "original", n_features=100, extras=_LINE)
 
     def build(rows: Rows, seed: int) -> DeepLFM:
         model = deep_model(architecture, rows, seed, first, (deep, shallow))
@@ -74,25 +77,32 @@ def table_recipe(architecture: Architecture, n_steps: int = 100) -> Recipe:
     return Recipe("table", build, schedule)
 
 
-def rough_recipe(architecture: Architecture) -> Recipe:
-    """For tables: a rough function of the inputs, known at landmarks, and noise.
+def neighbours_recipe(architecture: Architecture) -> Recipe:
+    """For tables: a straight line, and what the nearest rows have left over of it.
 
-    What neighbouring rows have in common, smooth features miss. Lengthscales come from the evidence of
-    some rows; with the landmarks given, everything else is solved in closed form.
+    What neighbouring rows have in common, smooth features miss. How rough it is, is learned from how
+    well rows are predicted by their neighbours.
     """
 
-    def build(rows: Rows, seed: int) -> DeepLFM:
+    def build(rows: Rows, seed: int) -> Neighbours:
         n_outputs = rows.y.shape[1]
-        most = min(_MOST_LANDMARKS, math.sqrt(_MOST_PRODUCTS / (rows.n_all or len(rows))))
-        n_landmarks = min(len(rows), round(most / math.sqrt(n_outputs)))
-        block = BlockConfig("rough", n_features=n_landmarks, frequencies="fixed")
-        output = LayerConfig(n_outputs, (block,), "exact", own_features=True)
+        line = BlockConfig("eq", n_features=0, frequencies="prior-fixed", extras=_LINE)
+        output = LayerConfig(n_outputs, (line,), "exact", own_features=True)
         config = model_config(architecture, rows, (output,), n_samples=1, n_paths=1)
-        model = new_model(config, architecture, seed)
-        start_rough(model, model.output_layer.blocks[0], rows, generator_for(seed, "start"))
+        model = Neighbours(config, seed).to(architecture.dtype).to(rows.x.device)
+        condition(model, rows)
+        generator = generator_for(seed, "start")
+        with torch.no_grad():
+            for d, rest in enumerate(model.rest().unbind(dim=-1)):
+                is_known = ~rest.isnan() & (model.row_weight > 0)
+                found = find_roughness(model.x[is_known], rest[is_known], generator)
+                model.log_lengthscale[d] = found.lengthscale.log()
+                model.log_scale[d] = found.scale.log()
+                model.gaussian.log_variance[d] = found.noise_variance.log()
+                model.tail_share[:, d], model.tail_scale[:, d] = found.tail_share, found.tail_scale
         return model
 
-    return Recipe("rough", build, collapsed_schedule(0))
+    return Recipe("neighbours", build, collapsed_schedule(0))
 
 
 def density_recipe(architecture: Architecture, n_steps: int = 800) -> Recipe:
@@ -105,7 +115,7 @@ def density_recipe(architecture: Architecture, n_steps: int = 800) -> Recipe:
         n_outputs, n_known = rows.y.shape[1], int((~rows.y.isnan()).sum(0).min())
         n_bells = max(2, min(_MOST_BELLS, n_known // _ROWS_PER_BELL))
         n_features = min(_MOST_FEATURES, max(50, len(rows) // 20))
-        block = BlockConfig("eq", n_features=n_features, extras=("constant", "trend"))
+        block = BlockConfig("eq", n_features=n_features, extras=_LINE)
         output = LayerConfig(n_outputs * n_bells, (block,))
         config = model_config(architecture, rows, (output,), n_samples=1, n_paths=1)
         model = new_model(replace(config, n_bells=n_bells), architecture, seed)

@@ -15,7 +15,6 @@ from deeplfm.layers import Block, Layer
 from deeplfm.model import DeepLFM
 from deeplfm.starts.composition import find_composition
 from deeplfm.starts.rhythm import find_rhythm
-from deeplfm.starts.rough import find_roughness
 from deeplfm.starts.spectrum import Array, Pursuit, periodogram, pursue, typical_step
 from deeplfm.training import Rows
 from deeplfm.variational import MeanField
@@ -179,30 +178,6 @@ def start_fine(block: Block) -> None:
     features.log_lengthscale.fill_(math.log(0.25 * math.sqrt(features.n_inputs)))
     frequencies.mean.copy_(frequencies.noise[0] * features.frequency_prior()[1])
     frequencies.log_std.fill_(math.log(0.01))
-
-
-@torch.no_grad()
-def start_rough(model: DeepLFM, block: Block, rows: Rows, generator: torch.Generator) -> None:
-    """Landmarks among the rows, and for each output what the evidence of some rows says.
-
-    Their noise is that of few rows: what they take for noise, many may explain. So it begins at half
-    of it, and calibration on held-out rows says what is left.
-    """
-    features = block.features
-    known = ~rows.y.isnan()
-    n_landmarks = features.n_features
-    for d in range(rows.y.shape[1]):
-        index = known[:, d].nonzero()[:, 0]
-        if not len(index):
-            continue
-        index = index[torch.randperm(len(index), generator=generator).to(index.device)]
-        some = index[:_EVIDENCE_ROWS]
-        found = find_roughness(rows.x[some], rows.y[some, d])
-        features.log_lengthscale[d, :, 0] = found.lengthscale.log()
-        features.raw_sensitivity[d] = found.scale
-        model.gaussian.log_variance[d] = math.log(0.5 * found.noise_variance)
-        places = index.repeat(math.ceil(n_landmarks / len(index)))[:n_landmarks]
-        block.frequencies.noise[0, d, :, 0] = rows.x[places].mT.double()
 
 
 @torch.no_grad()

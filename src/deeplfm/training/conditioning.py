@@ -22,7 +22,19 @@ def statistics(
     return gram, moment
 
 
+@torch.no_grad()
+def remember(model: DeepLFM, rows: RowSource, reach: float | None = None) -> None:
+    """Give rows to a model that keeps them; that of a series knows by its reach where targets are."""
+    if reach is None and not model.keeps_rows:
+        return
+    chunks = list(rows.chunks())
+    x, y = (torch.cat([getattr(chunk, name) for chunk in chunks]) for name in ("x", "y"))
+    weights = [chunk.weight for chunk in chunks if chunk.weight is not None]
+    model.remember(x, y, torch.cat(weights) if weights else None, reach)
+
+
 def condition(model: DeepLFM, rows: RowSource) -> None:
-    """Solve the exact output weights, where a model has them."""
+    """Let a model hear all rows: keep them, and solve exact output weights, where it does either."""
+    remember(model, rows)
     if model.has_exact_output:
         model.solve(*statistics(model, rows))

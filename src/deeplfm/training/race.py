@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from deeplfm.interruption import stop_requested
 from deeplfm.metrics import nmse
 from deeplfm.model import DeepLFM
 from deeplfm.randomness import generator_for, numpy_for, seed_for
-from deeplfm.training.conditioning import condition, statistics
+from deeplfm.training.conditioning import condition, remember, statistics
 from deeplfm.training.loop import History, train
 from deeplfm.training.progress import progress_bar
 from deeplfm.training.rows import Rows, RowSource
@@ -107,7 +107,7 @@ def _start_rows(rows: RowSource, is_series: bool) -> Rows:
     if n_rows <= most:
         return rows.everything()
     some = torch.arange(n_rows - most, n_rows) if is_series else torch.arange(most) * n_rows // most
-    return replace(rows.take(some), n_all=n_rows)
+    return rows.take(some)
 
 
 def race(
@@ -135,7 +135,7 @@ def race(
             model, history = fit_recipe(
                 recipe, inner, is_series, seed, progress, label, solve=False
             )
-            _remember(model, inner, reach)
+            remember(model, inner, reach)
             calibrate(model, inner, held_out)
             entrant = _Entrant(recipe, model, history, held_out)
             report.held_out_mnll[recipe.name] = (-entrant.density.nanmean(0)).tolist()
@@ -159,7 +159,7 @@ def race(
                 if not stop_requested():
                     model, history = refitted
             _set_calibration(model, entrant.temperature, entrant.inflation)
-            _remember(model, rows, reach)
+            remember(model, rows, reach)
             condition(model, rows)
             members.append(model)
             shares.append(share)
@@ -236,7 +236,8 @@ def calibrate(model: DeepLFM, inner: RowSource, held_out: Rows) -> None:
     The mean of their logarithms over the grid, weighted by that density: with few independent
     residuals the best point of the grid is mostly luck.
     """
-    temperatures = _TEMPERATURES if model.has_exact_output else (1.0,)
+    is_tempered = model.has_exact_output and model.is_tempered
+    temperatures = _TEMPERATURES if is_tempered else (1.0,)
     model.likelihood.inflation.fill_(1.0)
     remoteness = model.likelihood.remoteness(held_out.x)
     known_of_inner = statistics(model, inner) if model.has_exact_output else ()
@@ -264,14 +265,6 @@ def _reach(held_out: Rows) -> float:
     """Half the length of the held-out tail: there, on average, its calibration holds."""
     time = held_out.x[:, 0]
     return float(time.max() - time.min()) / 2 or 1.0
-
-
-def _remember(model: DeepLFM, rows: RowSource, reach: float | None) -> None:
-    """Tell the model of a series where its targets are known."""
-    if reach is not None:
-        chunks = list(rows.chunks())
-        x, y = (torch.cat([getattr(chunk, name) for chunk in chunks]) for name in ("x", "y"))
-        model.remember(x, y, reach)
 
 
 def _set_calibration(model: DeepLFM, temperature: Tensor, inflation: Tensor) -> None:

@@ -58,13 +58,11 @@ class Rows(RowSource):
         x: inputs.
         y: targets; NaN marks a missing one.
         weight: of each row's likelihood.
-        n_all: of how many rows these are some; ``None`` where they are all.
     """
 
     x: Float[Tensor, "N P"]
     y: Float[Tensor, "N D"]
     weight: Float[Tensor, " N"] | None = None
-    n_all: int | None = None
 
     def __len__(self) -> int:
         return len(self.x)

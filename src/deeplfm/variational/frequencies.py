@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from deeplfm.errors import ConfigError
 from deeplfm.features import FeatureMap
 
-STRATEGIES = ("prior-fixed", "var-fixed", "var-resampled", "nodes", "fixed")
+STRATEGIES = ("prior-fixed", "var-fixed", "var-resampled", "nodes")
 
 
 class Frequencies(nn.Module):
@@ -26,7 +26,6 @@ class Frequencies(nn.Module):
       force of bandwidth √v/ℓ exactly up to polynomials of degree 2M − 1, so that the uncertainty of
       a frequency reaches the forecast in closed form: the weights of neighbouring nodes are what a
       tangent ∂φ/∂ω is to first order.
-    - ``fixed``: Ω is what a start has put into ``noise``, such as landmarks among the rows.
 
     The noise ε is shared by all samples (as in both public codes) unless ``n_noise`` asks for
     several, one per sample (the indices of the paper's text); sample r then uses ε_{r mod n_noise}.
@@ -58,7 +57,7 @@ class Frequencies(nn.Module):
         shape = features.frequency_shape
         n_features = shape[-1]
         # In float64 until the model's dtype is known: nodes must not keep the digits of float32.
-        weight = torch.full((n_features,), 1 / math.sqrt(n_features), dtype=torch.float64)
+        weight = torch.full((n_features,), 1 / math.sqrt(max(1, n_features)), dtype=torch.float64)
         if strategy == "nodes":
             nodes, weights = np.polynomial.hermite_e.hermegauss(n_features)
             noise = torch.as_tensor(nodes).expand(1, *shape).clone()
@@ -107,8 +106,6 @@ class Frequencies(nn.Module):
         else:
             noise = self.noise[0]
         noise = noise.to(features.log_lengthscale.dtype)
-        if self.strategy == "fixed":
-            return noise
         if self.is_variational:
             return self.mean + self.log_std.exp() * noise
         mean, std = features.frequency_prior()

@@ -206,7 +206,7 @@ def test_a_trend_goes_on() -> None:
 def test_tables_race_too() -> None:
     x = np.random.default_rng(0).normal(size=(80, 2))
     model = DeepLFMRegressor(n_steps=3, n_features=10).fit(x, x.sum(1))
-    assert set(model.report_.held_out_mnll) == {"table", "rough", "density"}
+    assert set(model.report_.held_out_mnll) == {"table", "neighbours", "density"}
 
 
 def test_a_time_limit_is_recorded_and_saved(tmp_path: Path) -> None:

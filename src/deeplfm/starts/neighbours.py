@@ -1,0 +1,104 @@
+r"""How rough a table is: by how well its rows are predicted from their neighbours."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from deeplfm.neighbours import N_NEIGHBOURS, N_TAILS, NeighbourSearch, krige
+
+_STEPS, _ROUND, _RATE = 100, 10, 0.05  # neighbours are looked for once in a round
+_BATCH, _TAIL_ROWS, _FEWEST_ROWS = 500, 5000, 3
+_LEAST_SIZE = 1e-3  # standard deviation
+_EM_STEPS, _PRIOR_ERRORS = 100, 2.0
+
+
+class Roughness(NamedTuple):
+    """What neighbours say of one output.
+
+    Attributes:
+        lengthscale: along each input.
+        scale: standard deviation of the function.
+        noise_variance: of the rest.
+        tail_share: of the widths of errors.
+        tail_scale: these widths, over that of a Gaussian error.
+    """
+
+    lengthscale: Float[Tensor, " P"]
+    scale: Float[Tensor, ""]
+    noise_variance: Float[Tensor, ""]
+    tail_share: Float[Tensor, " C"]
+    tail_scale: Float[Tensor, " C"]
+
+
+def find_roughness(
+    x: Float[Tensor, "N P"], y: Float[Tensor, " N"], generator: torch.Generator
+) -> Roughness:
+    """How rough a function is, and how its values are distributed around what neighbours say.
+
+    Args:
+        x: inputs, standardised.
+        y: targets less what else explains them; none missing.
+        generator: which rows are taken.
+    """
+    x, y = x.double(), y.double()
+    lengthscale, scale, noise = _scales(x, y, generator)
+    some = torch.randperm(len(x), generator=generator)[:_TAIL_ROWS].to(x.device)
+    error = y.new_zeros(0)
+    if len(x) >= _FEWEST_ROWS:
+        mean, variance = NeighbourSearch(x, y, lengthscale).krige_others(some, scale, noise)
+        error = (y[some] - mean) / (variance + noise).sqrt()
+    return Roughness(lengthscale, scale, noise, *find_tails(error))
+
+
+@torch.enable_grad()
+def _scales(
+    x: Float[Tensor, "N P"], y: Float[Tensor, " N"], generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Lengthscales, scale and noise variance that maximise the density of rows given the others."""
+    n_rows, n_inputs = x.shape
+    size = max(float(y.std(correction=0)), _LEAST_SIZE) if n_rows else 1.0
+    # One lengthscale for all inputs together would be that of their sum of distances.
+    log_lengthscale = torch.full((n_inputs,), math.log(2.0 * n_inputs)).to(x).requires_grad_()
+    sizes = torch.tensor([math.log(size), math.log(0.5 * size)]).to(x).requires_grad_()
+    optimiser = torch.optim.Adam([log_lengthscale, sizes], lr=_RATE)
+    for step in range(_STEPS if n_rows >= _FEWEST_ROWS else 0):
+        if step % _ROUND == 0:
+            search = NeighbourSearch(x, y, log_lengthscale.detach().exp())
+        some = torch.randint(n_rows, (min(_BATCH, n_rows),), generator=generator).to(x.device)
+        near = search.others(some, N_NEIGHBOURS)
+        distances = (x[near][:, :, None] - x[near][:, None]).abs(), (x[near] - x[some, None]).abs()
+        optimiser.zero_grad()
+        rate, (scale, noise) = torch.exp(-log_lengthscale), sizes.exp().unbind()
+        between, distance = (item @ rate for item in distances)
+        mean, variance = krige(between, distance, y[near], scale, noise.square())
+        variance = variance + noise.square()
+        loss = 0.5 * (variance.log() + (y[some] - mean).square() / variance).mean()
+        loss.backward()
+        optimiser.step()
+    scale, noise = sizes.detach().exp().unbind()
+    return log_lengthscale.detach().exp(), scale, noise.square()
+
+
+def find_tails(error: Float[Tensor, " N"]) -> tuple[Float[Tensor, " C"], Float[Tensor, " C"]]:
+    """Shares and widths of the bells whose mixture, centred at zero, has the highest density (EM).
+
+    Few errors say little: each width begins with the weight of some that are as wide as a Gaussian's.
+
+    Args:
+        error: over its expected standard deviation.
+    """
+    square = error.square()[:, None]
+    scale = torch.logspace(-1, 0.5, N_TAILS).to(error)
+    share = torch.full_like(scale, 1 / N_TAILS)
+    for _ in range(_EM_STEPS):
+        log_density = share.log() - scale.log() - 0.5 * square / scale.square()
+        part = torch.softmax(log_density, dim=1)
+        count = part.sum(0)
+        share = (count + _PRIOR_ERRORS) / (count + _PRIOR_ERRORS).sum()
+        scale = (((part * square).sum(0) + _PRIOR_ERRORS) / (count + _PRIOR_ERRORS)).sqrt()
+    return share, scale

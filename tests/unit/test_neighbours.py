@@ -1,0 +1,210 @@
+"""What the nearest rows say: the Gaussian process of these rows, exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import deeplfm.neighbours as neighbours
+from deeplfm import DeepLFMRegressor
+from deeplfm.neighbours import Neighbours, NeighbourSearch
+from deeplfm.recipes import Architecture, density_recipe, neighbours_recipe
+from deeplfm.starts.neighbours import find_roughness, find_tails
+from deeplfm.training import Rows
+from deeplfm.training.race import fit_recipe
+
+
+def drawn(n_rows: int, lengthscale: list[float], noise: float, seed: int = 0) -> Rows:
+    """A draw of an Ornstein–Uhlenbeck process of several inputs."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n_rows, len(lengthscale)))
+    distance = (np.abs(x[:, None] - x) / lengthscale).sum(-1)
+    root = np.linalg.cholesky(np.exp(-distance) + 1e-9 * np.eye(n_rows))
+    y = root @ rng.normal(size=n_rows) + noise * rng.normal(size=n_rows)
+    return Rows(torch.as_tensor(x), torch.as_tensor(y[:, None]))
+
+
+def fitted(rows: Rows) -> Neighbours:
+    model, _ = fit_recipe(neighbours_recipe(Architecture()), rows, False, 0, progress=False)
+    assert isinstance(model, Neighbours)
+    return model
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def exact(
+    x: np.ndarray,
+    y: np.ndarray,
+    at: np.ndarray,
+    lengthscale: np.ndarray,
+    scale: float,
+    noise: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The Gaussian process of all rows, by its textbook formula."""
+
+    def kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return scale**2 * np.exp(-(np.abs(a[:, None] - b) / lengthscale).sum(-1))
+
+    gram, cross = kernel(x, x) + noise * np.eye(len(x)), kernel(at, x)
+    mean = cross @ np.linalg.solve(gram, y)
+    return mean, scale**2 - np.einsum("nm,mn->n", cross, np.linalg.solve(gram, cross.T))
+
+
+def test_few_rows_are_predicted_by_their_gaussian_process() -> None:
+    rows, lengthscale = drawn(16, [1.0, 3.0], 0.3), torch.tensor([0.7, 2.0])
+    at = torch.as_tensor(np.random.default_rng(1).normal(size=(9, 2)))
+    search = NeighbourSearch(rows.x, rows.y[:, 0], lengthscale)
+    mean, variance = search.krige(at, torch.tensor(1.3), torch.tensor(0.2))
+    arrays = (item.numpy() for item in (rows.x, rows.y[:, 0], at, lengthscale))
+    expected = exact(*arrays, scale=1.3, noise=0.2 + 1e-6)
+    np.testing.assert_allclose(mean, expected[0], rtol=1e-6)
+    np.testing.assert_allclose(variance, expected[1], rtol=1e-6)
+
+
+def test_of_many_rows_the_nearest_say_most_and_no_more_than_all() -> None:
+    """Of six seeds, the others moved the mean by 0.4 standard deviations at most, root mean square."""
+    rows, lengthscale = drawn(400, [1.0, 1.0], 0.2), torch.ones(2)
+    at = torch.as_tensor(np.random.default_rng(1).normal(size=(50, 2)))
+    search = NeighbourSearch(rows.x, rows.y[:, 0], lengthscale)
+    mean, variance = search.krige(at, torch.tensor(1.0), torch.tensor(0.04))
+    arrays = (item.numpy() for item in (rows.x, rows.y[:, 0], at, lengthscale))
+    expected = exact(*arrays, scale=1.0, noise=0.04)
+    moved = np.sqrt(np.mean((mean.numpy() - expected[0]) ** 2) / expected[1].mean())
+    assert moved < 0.6
+    ratio = variance.numpy() / expected[1]
+    assert ratio.min() > 1 - 1e-4
+    assert ratio.max() < 1.6
+
+
+def test_a_weight_of_two_is_a_row_given_twice_and_one_of_zero_is_none() -> None:
+    rows = drawn(6, [1.0], 0.3)
+    x, y, at = rows.x, rows.y[:, 0], torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None]
+    weight = torch.tensor([2.0, 1.0, 1.0, 0.0, 1.0, 1.0])
+    again = torch.tensor([0, 0, 1, 2, 4, 5])
+    scale, noise = torch.tensor(1.0), torch.tensor(0.1)
+    weighted = NeighbourSearch(x, y, torch.ones(1), weight).krige(at, scale, noise)
+    repeated = NeighbourSearch(x[again], y[again], torch.ones(1)).krige(at, scale, noise)
+    for left, right in zip(weighted, repeated, strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-4)  # noise has a floor of 1e-6
+
+
+def test_a_row_is_not_its_own_neighbour_even_among_equals() -> None:
+    x = torch.zeros(30, 1, dtype=torch.float64)
+    own = torch.arange(30)
+    others = NeighbourSearch(x, torch.arange(30.0), torch.ones(1)).others(own, 5)
+    assert others.shape == (30, 5)
+    assert not bool((others == own[:, None]).any())
+
+
+def test_lengthscales_and_noise_are_found() -> None:
+    """Six seeds were within a factor 1.6 and 1.2; the bounds are a factor 2.5 and 1.8."""
+    rows = drawn(600, [2.0, 20.0], 0.2)
+    found = find_roughness(rows.x, rows.y[:, 0], generator())
+    assert 0.4 < float(found.lengthscale[0]) / 2.0 < 2.5
+    assert float(found.lengthscale[1]) > 3 * float(found.lengthscale[0])
+    assert 0.2 / 1.8 < float(found.noise_variance) ** 0.5 < 0.2 * 1.8
+
+
+def test_tails_of_two_widths_are_found() -> None:
+    """Errors of width 0.5, and one in ten of width 3: density within 0.02 nats of the truth's."""
+    rng = np.random.default_rng(0)
+    width = np.where(rng.random(4000) < 0.1, 3.0, 0.5)
+    error = torch.as_tensor(width * rng.normal(size=4000))
+    share, scale = find_tails(error[:2000])
+
+    def density(share: torch.Tensor, scale: torch.Tensor) -> float:
+        bells = torch.distributions.Normal(torch.zeros_like(scale), scale)
+        return float(torch.logsumexp(bells.log_prob(error[2000:, None]) + share.log(), 1).mean())
+
+    truth = density(torch.tensor([0.9, 0.1]), torch.tensor([0.5, 3.0]))
+    assert density(share, scale) > truth - 0.02
+    assert density(torch.ones(1), error[:2000].std()[None]) < truth - 0.2
+
+
+def test_without_errors_tails_are_those_of_a_gaussian() -> None:
+    _, scale = find_tails(torch.zeros(0, dtype=torch.float64))
+    torch.testing.assert_close(scale, torch.ones_like(scale))
+
+
+def test_a_straight_line_is_carried_on_beyond_the_rows() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 2))
+    y = x @ [2.0, -1.0] + 0.1 * rng.normal(size=300)
+    model = DeepLFMRegressor(start="neighbours", random_state=0, progress=False).fit(x, y)
+    assert model.predict([[8.0, 0.0]]).item() == pytest.approx(16.0, abs=0.5)
+
+
+def test_rough_rows_are_predicted_as_well_as_their_process_can() -> None:
+    """Held-out squared error within 15 % of that of the process that drew the rows."""
+    rows = drawn(900, [2.0, 4.0], 0.3)
+    x, y = rows.x[:700], rows.y[:700]
+    model = fitted(Rows(x, y))
+    expected, _ = exact(
+        x.numpy(), y[:, 0].numpy(), rows.x[700:].numpy(), np.array([2.0, 4.0]), 1.0, 0.09
+    )
+    truth = rows.y[700:, 0]
+    best = float((truth - torch.as_tensor(expected)).square().mean())
+    found = float((truth - model.posterior(rows.x[700:]).mean[:, 0]).square().mean())
+    assert found < 1.15 * best
+
+
+@pytest.mark.parametrize(("n_rows", "n_missing"), [(1, 0), (3, 1), (3, 3), (40, 1)])
+def test_few_rows_and_missing_targets_are_no_trouble(n_rows: int, n_missing: int) -> None:
+    rows = drawn(n_rows, [1.0, 1.0], 0.3)
+    y = rows.y.repeat(1, 2)
+    y[:n_missing, 1] = torch.nan
+    some = Rows(rows.x, y)
+    for recipe in (neighbours_recipe(Architecture()), density_recipe(Architecture(), 2)):
+        model, _ = fit_recipe(recipe, some, False, 0, progress=False)
+        posterior = model.posterior(rows.x)
+        assert posterior.mean.shape == (n_rows, 2)
+        assert bool(posterior.std().isfinite().all())
+        assert bool(posterior.sample(3, seed=0).isfinite().all())
+
+
+def test_an_update_makes_neighbours_of_new_rows() -> None:
+    rows = drawn(200, [1.0, 1.0], 0.1)
+    x, y = rows.x.numpy(), rows.y.numpy()
+    model = DeepLFMRegressor(start="neighbours", random_state=0, progress=False)
+    model.fit(x[:150], y[:150])
+    before = np.abs(model.predict(x[150:]) - y[150:]).mean()
+    model.update(x[150:], y[150:])
+    assert np.abs(model.predict(x[150:]) - y[150:]).mean() < 0.5 * before
+
+
+def test_of_very_many_rows_some_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "_MOST_ROWS", 50)
+    rows = drawn(200, [1.0], 0.3)
+    model = fitted(rows)
+    assert len(model.x) == 50
+    assert float(model.x.std() / rows.x.std()) == pytest.approx(1.0, abs=0.3)
+
+
+def test_a_saved_model_predicts_the_same(tmp_path) -> None:
+    rows = drawn(80, [1.0, 1.0], 0.3)
+    x, y = rows.x.numpy(), rows.y.numpy()
+    model = DeepLFMRegressor(start="neighbours", random_state=0, progress=False).fit(x, y)
+    model.save(tmp_path / "model")
+    again = DeepLFMRegressor.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(x), model.predict(x))
+    np.testing.assert_array_equal(again.predict_interval(x), model.predict_interval(x))
+
+
+def test_a_target_near_either_of_two_values_is_told_so() -> None:
+    """Gaussian noise costs log √(2πe) σ = 1.4 nats here, two bells 0 and what they cost to learn."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(800, 2))
+    sign = np.where(rng.random(800) < 1 / (1 + np.exp(-2 * x[:, 0])), 1.0, -1.0)
+    y = sign + 0.1 * rng.normal(size=800)
+    rows, later = (
+        Rows(torch.as_tensor(x[part]), torch.as_tensor(y[part, None]))
+        for part in (slice(0, 600), slice(600, 800))
+    )
+    model, _ = fit_recipe(density_recipe(Architecture(), 200), rows, False, 0, progress=False)
+    posterior = model.posterior(later.x)
+    assert float(-posterior.log_prob(later.y).mean()) < 0.5
+    between = torch.zeros(200, 1, dtype=torch.float64)
+    assert float(posterior.log_prob(between).mean()) < -3
