@@ -41,8 +41,12 @@ def dlfm(kind: str, paper: str | None = None, label: str = "DLFM", **settings: A
 def paper_dlfm(
     label: str = "DLFM (paper preset)", paper: str | None = "DLFM", **settings: Any
 ) -> Entry:
-    """The paper's model letter by letter: one hidden layer of 3 units and 100 features, unless told."""
-    return Entry(label, partial(_build_ours, "paper", {"preset": "paper", **settings}), paper)
+    """The paper's model letter by letter: one hidden layer of 3 units and 100 features, unless told.
+
+    Compiled where there is a compiler, as the same numbers in a third of the time are worth more steps.
+    """
+    settings = {"preset": "paper", "compile": True, **settings}
+    return Entry(label, partial(_build_ours, "paper", settings), paper)
 
 
 def comparator(
