@@ -224,7 +224,9 @@ def calibrate(model: DeepLFM, inner: RowSource, held_out: Rows) -> None:
     """Set temperature and noise inflation of each output by the density of the held-out rows.
 
     The mean of their logarithms over the grid, weighted by that density: with few independent
-    residuals the best point of the grid is mostly luck.
+    residuals the best point of the grid is mostly luck. Twice as much of either is half as likely
+    beforehand, so that rows which say little leave both near one: a high temperature also pulls the
+    mean of the function towards zero, where the rows are known too.
     """
     temperatures = _TEMPERATURES if model.has_exact_output else (1.0,)
     model.likelihood.inflation.fill_(1.0)
@@ -241,9 +243,10 @@ def calibrate(model: DeepLFM, inner: RowSource, held_out: Rows) -> None:
             posterior.component_noise = plain_noise * inflation**remoteness
             grid.append([temperature, inflation])
             scores.append(posterior.log_prob(held_out.y).nanmean(0).nan_to_num(0.0))
-    known = (~held_out.y.isnan()).sum(0)
-    share = torch.softmax(torch.stack(scores) * known / _ROWS_PER_FACT, dim=0)  # grid D
-    logs = torch.tensor(grid, dtype=share.dtype, device=share.device).log()
+    density = torch.stack(scores)  # grid D
+    logs = torch.tensor(grid, dtype=density.dtype, device=density.device).log()
+    n_facts = (~held_out.y.isnan()).sum(0) / _ROWS_PER_FACT
+    share = torch.softmax(density * n_facts - logs.sum(-1, keepdim=True), dim=0)
     temperature, inflation = (logs.T @ share).exp()
     _set_calibration(model, temperature, inflation)
     if known_of_inner:

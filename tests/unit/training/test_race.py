@@ -130,12 +130,24 @@ def test_calibration_finds_noise_that_training_missed() -> None:
     assert 2 < float(model.likelihood.inflation) < 8
 
 
-def test_an_output_with_no_held_out_target_keeps_finite_calibration() -> None:
+def test_without_a_held_out_target_calibration_is_that_of_its_prior() -> None:
+    """Twice as much is half as likely: the mean of log₂ is Σ k 2⁻ᵏ / Σ 2⁻ᵏ for doubling values."""
     rows = wave()
     inner, held_out = split(rows, is_series=True, seed=0)
     model = recipe("right", 30.0).build(inner, 0)
     calibrate(model, inner, Rows(held_out.x, torch.full_like(held_out.y, torch.nan)))
-    assert bool(model.temperature.isfinite().all())
+    doublings = sum(k / 2**k for k in range(8)) / sum(1 / 2**k for k in range(8))
+    assert float(model.temperature) == pytest.approx(2**doublings)
+    assert 1 < float(model.likelihood.inflation) < 2
+
+
+def test_few_held_out_rows_hardly_move_what_is_fitted_to_known_ones() -> None:
+    """The model is right, and 15 rows cannot say so: its temperature must not shrink the function."""
+    rows = wave(60)
+    inner, held_out = split(rows, is_series=True, seed=0)
+    model = recipe("right", 30.0).build(inner, 0)
+    calibrate(model, inner, held_out)
+    assert float(model.temperature) < 2
 
 
 def test_stacking_weights_of_a_known_mixture() -> None:
