@@ -25,7 +25,7 @@ from deeplfm.training.loop import History, train
 from deeplfm.training.progress import progress_bar
 from deeplfm.training.rows import Rows, RowSource
 from deeplfm.training.schedule import Schedule
-from deeplfm.training.stack import Stack, stacking_weights
+from deeplfm.training.stack import Stack, series_weights, stacking_weights
 
 _TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 _INFLATIONS = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0)
@@ -139,7 +139,8 @@ def race(
             entrants.append(entrant)
     if not entrants:
         raise _nobody_left(report)
-    weight = stacking_weights(
+    weights_of = series_weights if is_series else stacking_weights
+    weight = weights_of(
         torch.stack([entrant.density for entrant in entrants]),
         torch.tensor([entrant.recipe.handicap for entrant in entrants], device=held_out.x.device),
     )

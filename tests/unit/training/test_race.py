@@ -1,4 +1,5 @@
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from deeplfm.model import DeepLFM
 from deeplfm.training import Phase, Rows, Schedule, StoredRows
 from deeplfm.training import race as race_module
 from deeplfm.training.race import Recipe, calibrate, fit_recipe, race, split
-from deeplfm.training.stack import stacking_weights
+from deeplfm.training.stack import series_weights, stacking_weights
 
 
 def wave(n_rows: int = 120) -> Rows:
@@ -161,17 +162,42 @@ def test_stacking_weights_of_a_known_mixture() -> None:
     assert float(weight.sum()) == pytest.approx(1)
 
 
-def test_hopeless_members_get_nothing_and_unknown_outputs_uniform_weights() -> None:
+def test_a_small_lead_in_every_part_of_a_series_decides() -> None:
+    """exp(0.1 · 100) to 1, however the parts are weighted; a draw of the rows could not tell."""
+    density = torch.stack([torch.full((100, 1), 0.1), *torch.zeros(4, 100, 1)]).double()
+    weight = series_weights(density)
+    assert float(weight[0, 0]) == pytest.approx(math.exp(10) / (math.exp(10) + 4))
+    assert float(stacking_weights(density)[0, 0]) < 0.5
+
+
+def test_a_lead_that_rests_on_one_part_of_a_series_is_worth_little() -> None:
+    """Ahead by 6 in one part, behind by 1 in the others: best where that part's share is above 1/7.
+
+    Shares of four parts are uniform on the simplex, so that this has probability (6/7)³; the sum of
+    all rows alone would say 1.
+    """
+    lead = torch.cat([torch.full((25,), 0.86), torch.full((75,), -0.86 / 6)]).double()[:, None]
+    weight = series_weights(torch.stack([lead, 0 * lead]))
+    assert float(weight[0, 0]) == pytest.approx((6 / 7) ** 3, abs=0.1)
+
+
+@pytest.mark.parametrize("weights_of", [stacking_weights, series_weights])
+def test_hopeless_members_get_nothing_and_unknown_outputs_uniform_weights(
+    weights_of: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
     density = torch.stack([torch.zeros(10, 2), torch.full((10, 2), -5.0)]).double()
     density[:, :, 1] = torch.nan
-    weight = stacking_weights(density)
+    weight = weights_of(density)
     assert weight[:, 0].tolist() == [1.0, 0.0]
     assert weight[:, 1].tolist() == pytest.approx([0.5, 0.5])
 
 
+@pytest.mark.parametrize("weights_of", [stacking_weights, series_weights])
 @pytest.mark.parametrize(("lead", "share"), [(0.1, 0.0), (0.6, 0.5)])
-def test_a_handicap_must_be_overcome(lead: float, share: float) -> None:
+def test_a_handicap_must_be_overcome(
+    lead: float, share: float, weights_of: Callable[..., torch.Tensor]
+) -> None:
     density = torch.stack([torch.zeros(50, 1), torch.full((50, 1), lead)]).double()
-    weight = stacking_weights(density, torch.tensor([0.0, 0.2]))
+    weight = weights_of(density, torch.tensor([0.0, 0.2]))
     assert float(weight[1, 0]) >= share
     assert (float(weight[1, 0]) == 0) == (share == 0)
