@@ -29,6 +29,7 @@ from deeplfm.training.stack import Stack, series_weights, stacking_weights
 
 _TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 _INFLATIONS = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0)
+_PRIOR_POWERS = (-1.0, -0.5)  # of a temperature, and of an inflation: a variance
 _SERIES_TAIL, _TABLE_PART = 0.25, 0.2
 # Two numbers for each output and the weights of a stack are learned from the held-out rows, whose mean
 # log density this many tell to about 0.01 nats; each is predicted once for every temperature.
@@ -225,9 +226,9 @@ def calibrate(model: DeepLFM, inner: RowSource, held_out: Rows) -> None:
     """Set temperature and noise inflation of each output by the density of the held-out rows.
 
     The mean of their logarithms over the grid, weighted by that density: with few independent
-    residuals the best point of the grid is mostly luck. Twice as much of either is half as likely
-    beforehand, so that rows which say little leave both near one: a high temperature also pulls the
-    mean of the function towards zero, where the rows are known too.
+    residuals the best point of the grid is mostly luck. Beforehand twice the temperature is half as
+    likely, and so is twice the standard deviation of the noise: rows that say little leave both near
+    one, since a temperature also pulls the function towards zero where its values are known.
     """
     temperatures = _TEMPERATURES if model.has_exact_output else (1.0,)
     model.likelihood.inflation.fill_(1.0)
@@ -247,7 +248,8 @@ def calibrate(model: DeepLFM, inner: RowSource, held_out: Rows) -> None:
     density = torch.stack(scores)  # grid D
     logs = torch.tensor(grid, dtype=density.dtype, device=density.device).log()
     n_facts = (~held_out.y.isnan()).sum(0) / _ROWS_PER_FACT
-    share = torch.softmax(density * n_facts - logs.sum(-1, keepdim=True), dim=0)
+    prior = logs @ logs.new_tensor(_PRIOR_POWERS)
+    share = torch.softmax(density * n_facts + prior[:, None], dim=0)
     temperature, inflation = (logs.T @ share).exp()
     _set_calibration(model, temperature, inflation)
     if known_of_inner:

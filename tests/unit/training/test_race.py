@@ -132,14 +132,17 @@ def test_calibration_finds_noise_that_training_missed() -> None:
 
 
 def test_without_a_held_out_target_calibration_is_that_of_its_prior() -> None:
-    """Twice as much is half as likely: the mean of log₂ is Σ k 2⁻ᵏ / Σ 2⁻ᵏ for doubling values."""
+    """Twice the temperature is half as likely: on 1, 2, 4, … log₂ has the mean Σ k 2⁻ᵏ / Σ 2⁻ᵏ."""
     rows = wave()
     inner, held_out = split(rows, is_series=True, seed=0)
     model = recipe("right", 30.0).build(inner, 0)
     calibrate(model, inner, Rows(held_out.x, torch.full_like(held_out.y, torch.nan)))
     doublings = sum(k / 2**k for k in range(8)) / sum(1 / 2**k for k in range(8))
     assert float(model.temperature) == pytest.approx(2**doublings)
-    assert 1 < float(model.likelihood.inflation) < 2
+    prior = [1 / math.sqrt(inflation) for inflation in race_module._INFLATIONS]
+    logs = [math.log(inflation) for inflation in race_module._INFLATIONS]
+    expected = math.exp(sum(map(math.prod, zip(prior, logs, strict=True))) / sum(prior))
+    assert float(model.likelihood.inflation) == pytest.approx(expected)
 
 
 def test_few_held_out_rows_hardly_move_what_is_fitted_to_known_ones() -> None:
