@@ -16,6 +16,7 @@ _EM_STEPS = 200
 _PRIOR_SHARE = 0.05  # of the rows, granted to each survivor before any are seen
 _WORST_GAP = 1.0  # nats per row
 _N_PARTS, _N_SHARES = 4, 12  # of a series; all ways to share so much emphasis among them are tried
+_KINSHIP = 0.5  # probability that what is best for one output is best for another
 
 
 class Stack(nn.Module):
@@ -74,7 +75,9 @@ def series_weights(
     its many neighbours are. Here all rows together speak for a member, exp(Σ log density), averaged
     over uncertain emphases of the parts of the tail: a lead in every part counts in full, one that
     rests on a single part little, as neighbouring rows repeat each other (the Bayesian bootstrap of
-    Yao et al. 2018, of blocks). Who leaves, and NaN, as in :func:`stacking_weights`.
+    Yao et al. 2018, of blocks). Where an output is too noisy to tell, the others speak for it: the
+    best member of one is that of another with probability one half. Who leaves is as in
+    :func:`stacking_weights`.
     """
     known = ~log_density.isnan().any(0)
     density = log_density.nan_to_num(0.0) * known
@@ -83,7 +86,9 @@ def series_weights(
     part = torch.arange(n_rows, device=density.device) * _N_PARTS // max(n_rows, 1)
     totals = torch.zeros_like(density[:, :1]).repeat(1, _N_PARTS, 1).index_add(1, part, density)
     spoken = torch.einsum("ek,bkd->ebd", _emphases().to(totals), totals)
-    return torch.softmax(spoken + survives.log(), dim=1).mean(0)
+    own = torch.softmax(spoken + survives.log(), dim=1).mean(0)  # B D
+    vote = (_KINSHIP * own + (1 - _KINSHIP) / len(own)).log()
+    return torch.softmax(own.log() + vote.sum(-1, keepdim=True) - vote, dim=0)
 
 
 def _emphases() -> Float[Tensor, "E K"]:

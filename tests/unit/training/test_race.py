@@ -184,15 +184,27 @@ def test_a_lead_that_rests_on_one_part_of_a_series_is_worth_little() -> None:
     assert float(weight[0, 0]) == pytest.approx((6 / 7) ** 3, abs=0.1)
 
 
-@pytest.mark.parametrize("weights_of", [stacking_weights, series_weights])
-def test_hopeless_members_get_nothing_and_unknown_outputs_uniform_weights(
-    weights_of: Callable[[torch.Tensor], torch.Tensor],
+@pytest.mark.parametrize(
+    ("weights_of", "unknown"), [(stacking_weights, [0.5, 0.5]), (series_weights, [0.75, 0.25])]
+)
+def test_hopeless_members_get_nothing_and_unknown_outputs_no_opinion_of_their_own(
+    weights_of: Callable[[torch.Tensor], torch.Tensor], unknown: list[float]
 ) -> None:
+    """In a series the other output speaks with probability one half."""
     density = torch.stack([torch.zeros(10, 2), torch.full((10, 2), -5.0)]).double()
     density[:, :, 1] = torch.nan
     weight = weights_of(density)
     assert weight[:, 0].tolist() == [1.0, 0.0]
-    assert weight[:, 1].tolist() == pytest.approx([0.5, 0.5])
+    assert weight[:, 1].tolist() == pytest.approx(unknown)
+
+
+def test_an_output_of_a_series_that_knows_better_is_not_outvoted() -> None:
+    """Nine outputs for one member, each worth 3 to 1; the tenth is sure of the other by e⁻⁵⁰."""
+    lead = torch.full((100, 10), 0.5).double()
+    lead[:, 9] = -0.5
+    weight = series_weights(torch.stack([lead, 0 * lead]))
+    assert float(weight[1, 9]) > 0.999
+    assert bool((weight[0, :9] > 0.999).all())
 
 
 @pytest.mark.parametrize("weights_of", [stacking_weights, series_weights])
