@@ -69,15 +69,25 @@ def stacking_weights(
 def series_weights(
     log_density: Float[Tensor, "B N D"], handicap: Float[Tensor, " B"] | None = None
 ) -> Float[Tensor, "B D"]:
+    """Weights for a series: half by stacking, half by the probability that each member is the best.
+
+    Members of a race on a series are much alike, and stacking leaves the best one where its many
+    neighbours are; but a lead on the held-out rows need not last, and what is mixed covers better.
+    """
+    best = probability_of_best(log_density, handicap)
+    return (stacking_weights(log_density, handicap) + best) / 2
+
+
+def probability_of_best(
+    log_density: Float[Tensor, "B N D"], handicap: Float[Tensor, " B"] | None = None
+) -> Float[Tensor, "B D"]:
     """How probable it is that each member is the best, by consecutive held-out rows of a series.
 
-    Members of a race on a series are much alike, and mixing them row by row leaves the best one where
-    its many neighbours are. Here all rows together speak for a member, exp(Σ log density), averaged
-    over uncertain emphases of the parts of the tail: a lead in every part counts in full, one that
-    rests on a single part little, as neighbouring rows repeat each other (the Bayesian bootstrap of
-    Yao et al. 2018, of blocks). Where an output is too noisy to tell, the others speak for it: the
-    best member of one is that of another with probability one half. Who leaves is as in
-    :func:`stacking_weights`.
+    All rows together speak for a member, exp(Σ log density), averaged over uncertain emphases of the
+    parts of the tail: a lead in every part counts in full, one that rests on a single part little, as
+    neighbouring rows repeat each other (the Bayesian bootstrap of Yao et al. 2018, of blocks). Where
+    an output is too noisy to tell, the others speak for it: the best member of one is that of another
+    with probability one half. Who leaves is as in :func:`stacking_weights`.
     """
     known = ~log_density.isnan().any(0)
     density = log_density.nan_to_num(0.0) * known

@@ -10,7 +10,7 @@ from deeplfm.model import DeepLFM
 from deeplfm.training import Phase, Rows, Schedule, StoredRows
 from deeplfm.training import race as race_module
 from deeplfm.training.race import Recipe, calibrate, fit_recipe, race, split
-from deeplfm.training.stack import series_weights, stacking_weights
+from deeplfm.training.stack import probability_of_best, series_weights, stacking_weights
 
 
 def wave(n_rows: int = 120) -> Rows:
@@ -165,10 +165,17 @@ def test_stacking_weights_of_a_known_mixture() -> None:
     assert float(weight.sum()) == pytest.approx(1)
 
 
+def test_weights_of_a_series_are_half_stacked_and_half_the_probability_of_the_best() -> None:
+    density = torch.stack([torch.full((100, 1), 0.1), *torch.zeros(4, 100, 1)]).double()
+    expected = (stacking_weights(density) + probability_of_best(density)) / 2
+    torch.testing.assert_close(series_weights(density), expected)
+    assert float(series_weights(density)[0, 0]) > 0.5
+
+
 def test_a_small_lead_in_every_part_of_a_series_decides() -> None:
     """exp(0.1 · 100) to 1, however the parts are weighted; a draw of the rows could not tell."""
     density = torch.stack([torch.full((100, 1), 0.1), *torch.zeros(4, 100, 1)]).double()
-    weight = series_weights(density)
+    weight = probability_of_best(density)
     assert float(weight[0, 0]) == pytest.approx(math.exp(10) / (math.exp(10) + 4))
     assert float(stacking_weights(density)[0, 0]) < 0.5
 
@@ -180,12 +187,12 @@ def test_a_lead_that_rests_on_one_part_of_a_series_is_worth_little() -> None:
     all rows alone would say 1.
     """
     lead = torch.cat([torch.full((25,), 0.86), torch.full((75,), -0.86 / 6)]).double()[:, None]
-    weight = series_weights(torch.stack([lead, 0 * lead]))
+    weight = probability_of_best(torch.stack([lead, 0 * lead]))
     assert float(weight[0, 0]) == pytest.approx((6 / 7) ** 3, abs=0.1)
 
 
 @pytest.mark.parametrize(
-    ("weights_of", "unknown"), [(stacking_weights, [0.5, 0.5]), (series_weights, [0.75, 0.25])]
+    ("weights_of", "unknown"), [(stacking_weights, [0.5, 0.5]), (probability_of_best, [0.75, 0.25])]
 )
 def test_hopeless_members_get_nothing_and_unknown_outputs_no_opinion_of_their_own(
     weights_of: Callable[[torch.Tensor], torch.Tensor], unknown: list[float]
@@ -202,12 +209,12 @@ def test_an_output_of_a_series_that_knows_better_is_not_outvoted() -> None:
     """Nine outputs for one member, each worth 3 to 1; the tenth is sure of the other by e⁻⁵⁰."""
     lead = torch.full((100, 10), 0.5).double()
     lead[:, 9] = -0.5
-    weight = series_weights(torch.stack([lead, 0 * lead]))
+    weight = probability_of_best(torch.stack([lead, 0 * lead]))
     assert float(weight[1, 9]) > 0.999
     assert bool((weight[0, :9] > 0.999).all())
 
 
-@pytest.mark.parametrize("weights_of", [stacking_weights, series_weights])
+@pytest.mark.parametrize("weights_of", [stacking_weights, probability_of_best])
 @pytest.mark.parametrize(("lead", "share"), [(0.1, 0.0), (0.6, 0.5)])
 def test_a_handicap_must_be_overcome(
     lead: float, share: float, weights_of: Callable[..., torch.Tensor]
