@@ -25,10 +25,11 @@ from deeplfm.training.loop import History, train
 from deeplfm.training.progress import progress_bar
 from deeplfm.training.rows import Rows, RowSource
 from deeplfm.training.schedule import Schedule
-from deeplfm.training.stack import Stack, stacking_weights
+from deeplfm.training.stack import Stack, series_weights, stacking_weights
 
 _TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 _INFLATIONS = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0)
+_PRIOR_POWERS = (-1.0, -0.5)  # of a temperature, and of an inflation: a variance
 _SERIES_TAIL, _TABLE_PART = 0.25, 0.2
 # Two numbers for each output and the weights of a stack are learned from the held-out rows, whose mean
 # log density this many tell to about 0.01 nats; each is predicted once for every temperature.
@@ -142,7 +143,8 @@ def race(
             entrants.append(entrant)
     if not entrants:
         raise _nobody_left(report)
-    weight = stacking_weights(
+    weights_of = series_weights if is_series else stacking_weights
+    weight = weights_of(
         torch.stack([entrant.density for entrant in entrants]),
         torch.tensor([entrant.recipe.handicap for entrant in entrants], device=held_out.x.device),
     )
@@ -234,7 +236,9 @@ def calibrate(model: DeepLFM, inner: RowSource, held_out: Rows) -> None:
     """Set temperature and noise inflation of each output by the density of the held-out rows.
 
     The mean of their logarithms over the grid, weighted by that density: with few independent
-    residuals the best point of the grid is mostly luck.
+    residuals the best point of the grid is mostly luck. Beforehand twice the temperature is half as
+    likely, and so is twice the standard deviation of the noise: rows that say little leave both near
+    one, since a temperature also pulls the function towards zero where its values are known.
     """
     is_tempered = model.has_exact_output and model.is_tempered
     temperatures = _TEMPERATURES if is_tempered else (1.0,)
@@ -252,9 +256,11 @@ def calibrate(model: DeepLFM, inner: RowSource, held_out: Rows) -> None:
             posterior.component_noise = plain_noise * inflation**remoteness
             grid.append([temperature, inflation])
             scores.append(posterior.log_prob(held_out.y).nanmean(0).nan_to_num(0.0))
-    known = (~held_out.y.isnan()).sum(0)
-    share = torch.softmax(torch.stack(scores) * known / _ROWS_PER_FACT, dim=0)  # grid D
-    logs = torch.tensor(grid, dtype=share.dtype, device=share.device).log()
+    density = torch.stack(scores)  # grid D
+    logs = torch.tensor(grid, dtype=density.dtype, device=density.device).log()
+    n_facts = (~held_out.y.isnan()).sum(0) / _ROWS_PER_FACT
+    prior = logs @ logs.new_tensor(_PRIOR_POWERS)
+    share = torch.softmax(density * n_facts + prior[:, None], dim=0)
     temperature, inflation = (logs.T @ share).exp()
     _set_calibration(model, temperature, inflation)
     if known_of_inner:

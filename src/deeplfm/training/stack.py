@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from deeplfm.model import DeepLFM
@@ -14,6 +15,8 @@ from deeplfm.predictive import Predictive, mix
 _EM_STEPS = 200
 _PRIOR_SHARE = 0.05  # of the rows, granted to each survivor before any are seen
 _WORST_GAP = 1.0  # nats per row
+_N_PARTS, _N_SHARES = 4, 12  # of a series; all ways to share so much emphasis among them are tried
+_KINSHIP = 0.5  # probability that what is best for one output is best for another
 
 
 class Stack(nn.Module):
@@ -54,14 +57,66 @@ def stacking_weights(
     """
     known = ~log_density.isnan().any(0)
     density = log_density.nan_to_num(0.0)
-    mean = (density * known).sum(1) / known.sum(0).clamp_min(1)  # B D
-    survives = (mean >= mean.amax(0) - _WORST_GAP).to(density.dtype)
-    if handicap is not None and bool((handicap == 0).any()):
-        bar = mean[handicap == 0].amax(0) + handicap[:, None]
-        survives = survives * ((mean >= bar) | (handicap == 0)[:, None])
+    survives = _survivors(density, known, handicap)
     weight = survives / survives.sum(0)
     for _ in range(_EM_STEPS):
         share = torch.softmax(density + weight.log()[:, None], dim=0) * known
         weight = share.sum(1) + _PRIOR_SHARE * known.sum(0).clamp_min(1) * survives
         weight = weight / weight.sum(0)
     return weight
+
+
+def series_weights(
+    log_density: Float[Tensor, "B N D"], handicap: Float[Tensor, " B"] | None = None
+) -> Float[Tensor, "B D"]:
+    """Weights for a series: half by stacking, half by the probability that each member is the best.
+
+    Members of a race on a series are much alike, and stacking leaves the best one where its many
+    neighbours are; but a lead on the held-out rows need not last, and what is mixed covers better.
+    """
+    best = probability_of_best(log_density, handicap)
+    return (stacking_weights(log_density, handicap) + best) / 2
+
+
+def probability_of_best(
+    log_density: Float[Tensor, "B N D"], handicap: Float[Tensor, " B"] | None = None
+) -> Float[Tensor, "B D"]:
+    """How probable it is that each member is the best, by consecutive held-out rows of a series.
+
+    All rows together speak for a member, exp(Σ log density), averaged over uncertain emphases of the
+    parts of the tail: a lead in every part counts in full, one that rests on a single part little, as
+    neighbouring rows repeat each other (the Bayesian bootstrap of Yao et al. 2018, of blocks). Where
+    an output is too noisy to tell, the others speak for it: the best member of one is that of another
+    with probability one half. Who leaves is as in :func:`stacking_weights`.
+    """
+    known = ~log_density.isnan().any(0)
+    density = log_density.nan_to_num(0.0) * known
+    survives = _survivors(density, known, handicap)
+    n_rows = density.shape[1]
+    part = torch.arange(n_rows, device=density.device) * _N_PARTS // max(n_rows, 1)
+    totals = torch.zeros_like(density[:, :1]).repeat(1, _N_PARTS, 1).index_add(1, part, density)
+    spoken = torch.einsum("ek,bkd->ebd", _emphases().to(totals), totals)
+    own = torch.softmax(spoken + survives.log(), dim=1).mean(0)  # B D
+    vote = (_KINSHIP * own + (1 - _KINSHIP) / len(own)).log()
+    return torch.softmax(own.log() + vote.sum(-1, keepdim=True) - vote, dim=0)
+
+
+def _emphases() -> Float[Tensor, "E K"]:
+    """Weights of the parts, evenly over all that are positive and one on average."""
+    ways = product(range(_N_SHARES + 1), repeat=_N_PARTS)
+    shares = torch.tensor([way for way in ways if sum(way) == _N_SHARES], dtype=torch.float64)
+    return (_N_PARTS * shares + 1) / (_N_SHARES + 1)
+
+
+def _survivors(
+    density: Float[Tensor, "B N D"],
+    known: Bool[Tensor, "N D"],
+    handicap: Float[Tensor, " B"] | None,
+) -> Float[Tensor, "B D"]:
+    """1 for members within a nat per row of the best that have overcome their handicap."""
+    mean = (density * known).sum(1) / known.sum(0).clamp_min(1)  # B D
+    survives = (mean >= mean.amax(0) - _WORST_GAP).to(density.dtype)
+    if handicap is not None and bool((handicap == 0).any()):
+        bar = mean[handicap == 0].amax(0) + handicap[:, None]
+        survives = survives * ((mean >= bar) | (handicap == 0)[:, None])
+    return survives

@@ -1,4 +1,5 @@
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from deeplfm.model import DeepLFM
 from deeplfm.training import Phase, Rows, Schedule, StoredRows
 from deeplfm.training import race as race_module
 from deeplfm.training.race import Recipe, calibrate, fit_recipe, race, split
-from deeplfm.training.stack import stacking_weights
+from deeplfm.training.stack import probability_of_best, series_weights, stacking_weights
 
 
 def wave(n_rows: int = 120) -> Rows:
@@ -130,12 +131,27 @@ def test_calibration_finds_noise_that_training_missed() -> None:
     assert 2 < float(model.likelihood.inflation) < 8
 
 
-def test_an_output_with_no_held_out_target_keeps_finite_calibration() -> None:
+def test_without_a_held_out_target_calibration_is_that_of_its_prior() -> None:
+    """Twice the temperature is half as likely: on 1, 2, 4, … log₂ has the mean Σ k 2⁻ᵏ / Σ 2⁻ᵏ."""
     rows = wave()
     inner, held_out = split(rows, is_series=True, seed=0)
     model = recipe("right", 30.0).build(inner, 0)
     calibrate(model, inner, Rows(held_out.x, torch.full_like(held_out.y, torch.nan)))
-    assert bool(model.temperature.isfinite().all())
+    doublings = sum(k / 2**k for k in range(8)) / sum(1 / 2**k for k in range(8))
+    assert float(model.temperature) == pytest.approx(2**doublings)
+    prior = [1 / math.sqrt(inflation) for inflation in race_module._INFLATIONS]
+    logs = [math.log(inflation) for inflation in race_module._INFLATIONS]
+    expected = math.exp(sum(map(math.prod, zip(prior, logs, strict=True))) / sum(prior))
+    assert float(model.likelihood.inflation) == pytest.approx(expected)
+
+
+def test_few_held_out_rows_hardly_move_what_is_fitted_to_known_ones() -> None:
+    """The model is right, and 15 rows cannot say so: its temperature must not shrink the function."""
+    rows = wave(60)
+    inner, held_out = split(rows, is_series=True, seed=0)
+    model = recipe("right", 30.0).build(inner, 0)
+    calibrate(model, inner, held_out)
+    assert float(model.temperature) < 2
 
 
 def test_stacking_weights_of_a_known_mixture() -> None:
@@ -149,17 +165,61 @@ def test_stacking_weights_of_a_known_mixture() -> None:
     assert float(weight.sum()) == pytest.approx(1)
 
 
-def test_hopeless_members_get_nothing_and_unknown_outputs_uniform_weights() -> None:
+def test_weights_of_a_series_are_half_stacked_and_half_the_probability_of_the_best() -> None:
+    density = torch.stack([torch.full((100, 1), 0.1), *torch.zeros(4, 100, 1)]).double()
+    expected = (stacking_weights(density) + probability_of_best(density)) / 2
+    torch.testing.assert_close(series_weights(density), expected)
+    assert float(series_weights(density)[0, 0]) > 0.5
+
+
+def test_a_small_lead_in_every_part_of_a_series_decides() -> None:
+    """exp(0.1 · 100) to 1, however the parts are weighted; a draw of the rows could not tell."""
+    density = torch.stack([torch.full((100, 1), 0.1), *torch.zeros(4, 100, 1)]).double()
+    weight = probability_of_best(density)
+    assert float(weight[0, 0]) == pytest.approx(math.exp(10) / (math.exp(10) + 4))
+    assert float(stacking_weights(density)[0, 0]) < 0.5
+
+
+def test_a_lead_that_rests_on_one_part_of_a_series_is_worth_little() -> None:
+    """Ahead by 6 in one part, behind by 1 in the others: best where that part's share is above 1/7.
+
+    Shares of four parts are uniform on the simplex, so that this has probability (6/7)³; the sum of
+    all rows alone would say 1.
+    """
+    lead = torch.cat([torch.full((25,), 0.86), torch.full((75,), -0.86 / 6)]).double()[:, None]
+    weight = probability_of_best(torch.stack([lead, 0 * lead]))
+    assert float(weight[0, 0]) == pytest.approx((6 / 7) ** 3, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("weights_of", "unknown"), [(stacking_weights, [0.5, 0.5]), (probability_of_best, [0.75, 0.25])]
+)
+def test_hopeless_members_get_nothing_and_unknown_outputs_no_opinion_of_their_own(
+    weights_of: Callable[[torch.Tensor], torch.Tensor], unknown: list[float]
+) -> None:
+    """In a series the other output speaks with probability one half."""
     density = torch.stack([torch.zeros(10, 2), torch.full((10, 2), -5.0)]).double()
     density[:, :, 1] = torch.nan
-    weight = stacking_weights(density)
+    weight = weights_of(density)
     assert weight[:, 0].tolist() == [1.0, 0.0]
-    assert weight[:, 1].tolist() == pytest.approx([0.5, 0.5])
+    assert weight[:, 1].tolist() == pytest.approx(unknown)
 
 
+def test_an_output_of_a_series_that_knows_better_is_not_outvoted() -> None:
+    """Nine outputs for one member, each worth 3 to 1; the tenth is sure of the other by e⁻⁵⁰."""
+    lead = torch.full((100, 10), 0.5).double()
+    lead[:, 9] = -0.5
+    weight = probability_of_best(torch.stack([lead, 0 * lead]))
+    assert float(weight[1, 9]) > 0.999
+    assert bool((weight[0, :9] > 0.999).all())
+
+
+@pytest.mark.parametrize("weights_of", [stacking_weights, probability_of_best])
 @pytest.mark.parametrize(("lead", "share"), [(0.1, 0.0), (0.6, 0.5)])
-def test_a_handicap_must_be_overcome(lead: float, share: float) -> None:
+def test_a_handicap_must_be_overcome(
+    lead: float, share: float, weights_of: Callable[..., torch.Tensor]
+) -> None:
     density = torch.stack([torch.zeros(50, 1), torch.full((50, 1), lead)]).double()
-    weight = stacking_weights(density, torch.tensor([0.0, 0.2]))
+    weight = weights_of(density, torch.tensor([0.0, 0.2]))
     assert float(weight[1, 0]) >= share
     assert (float(weight[1, 0]) == 0) == (share == 0)
