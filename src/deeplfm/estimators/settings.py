@@ -30,8 +30,9 @@ class DeepLFMSettings(BaseEstimator):
         n_features: number of frequencies per force.
         start: "race", or one start alone: "pursuit", "rhythm" (all outputs repeat one cycle), "deep",
             "spectrum", "composition", "feedback" (the next row from the last ones), "lfm" (the
-            classical latent force model, whose outputs share their forces); for tables "table" (deep), "rough" (what neighbouring rows share), "density"
-            (targets of any distribution); "paper". ``None`` takes the preset's.
+            classical latent force model, whose outputs share their forces); for tables "table"
+            (deep), "rough" (what neighbouring rows share), "density" (targets of any distribution);
+            "paper". ``None`` takes the preset's.
         n_steps: training steps of each fit; ``None`` takes the recipe's own number.
         batch_size: rows in each step; ``None`` takes the recipe's own: 1000 for tables, all rows for
             series. Of these the 20 000 most recent rows are used, or 100 000 in batches.
