@@ -19,7 +19,7 @@ from deeplfm.predictive import Predictive
 from deeplfm.randomness import generator_for
 
 _MARGIN = 0.1  # of the range of the record, which paths may leave by as much
-_LONGEST = 5000  # steps ahead that are simulated; beyond, the record's own mean and variance
+_LONGEST = 2000  # steps ahead that are simulated; beyond, the record's own mean and variance
 _LEAST_NOISE = 1e-8  # variance, in standardised units
 _STRAY = 0.1  # steps that a row may be off the grid to be heard
 
@@ -120,7 +120,8 @@ class Feedback(DeepLFM):
         lags = self.lags(row[None])
         value = self.record[row]
         is_missing = value.isnan()
-        expected = (lags[0, : len(value)] + self._increment(lags)[0]).clamp(*limit)
+        (increment,) = self._increment(lags, self.draw_weights(1))
+        expected = (lags[0, : len(value)] + increment).clamp(*limit)
         doubt = self.doubt[row - 1] + self.gaussian.log_variance.exp()
         most = self.record[: int(row)].var(0)
         self.doubt[row] = torch.where(is_missing, doubt.minimum(most), 0)
@@ -128,7 +129,7 @@ class Feedback(DeepLFM):
 
     @torch.no_grad()
     def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:
-        """Mixture over paths: a fixed function of each row, whatever the batch."""
+        """Mixture over paths: the same for a row, but for rounding, whatever the batch."""
         n_paths = self.config.n_paths
         ahead = self._paths_to(x, n_paths, self.seed, "prediction")
         center, spread = ahead.mean(0), ahead.var(0, correction=0)
@@ -152,6 +153,10 @@ class Feedback(DeepLFM):
     def hidden_values(self, x: Float[Tensor, "N P"]) -> list[Float[Tensor, "S N H"]]:
         """None: hidden layers, if it had any, would be functions of lags."""
         return []
+
+    def has_say(self, x: Float[Tensor, "N P"]) -> Bool[Tensor, " N"]:
+        """Ahead of the record: among its rows a function of time knows what comes on both sides."""
+        return self.place(x) > len(self.record) - 1 + _STRAY
 
     def place(self, x: Float[Tensor, "N P"]) -> Float[Tensor, " N"]:
         """Steps since the first row of the record."""
@@ -217,10 +222,9 @@ class Feedback(DeepLFM):
         return weights.movedim(-1, -2).flatten(1, 2)  # S G·U K
 
     def _increment(
-        self, lags: Float[Tensor, "S P"], weights: Float[Tensor, "S D K"] | None = None
+        self, lags: Float[Tensor, "S P"], weights: Float[Tensor, "S D K"]
     ) -> Float[Tensor, "S D"]:
-        if weights is None:
-            weights = self.draw_weights(len(lags))
+        """What each path adds to its last value."""
         columns = torch.cat(list(self.output_layer.features(lags, 1).whole()), dim=-1)  # G S K
         columns = columns.expand(weights.shape[1], -1, -1).to(weights.dtype)
         return torch.einsum("dsk,sdk->sd", columns, weights).to(lags.dtype)
@@ -273,15 +277,8 @@ class Feedback(DeepLFM):
         n_rows, n_all = fitted.shape[1], fitted.shape[1] + ahead.shape[1]
         place = self.place(x).clamp(0, max(n_all - 2, 0))
         floor = place.floor()
-        u = (place - floor)[:, None]
-        weights = (
-            -0.5 * u + u**2 - 0.5 * u**3,
-            1 - 2.5 * u**2 + 1.5 * u**3,
-            0.5 * u + 2 * u**2 - 1.5 * u**3,
-            -0.5 * u**2 + 0.5 * u**3,
-        )
-        total = torch.zeros((), dtype=fitted.dtype, device=fitted.device)
-        for offset, weight in zip((-1, 0, 1, 2), weights, strict=True):
+        total = fitted.new_zeros(())
+        for offset, weight in enumerate(_cubic((place - floor)[:, None]), -1):
             index = (floor.long() + offset).clamp(0, n_all - 1)
             value = fitted[:, index.clamp(max=n_rows - 1)]
             if n_all > n_rows:
@@ -309,3 +306,14 @@ class Feedback(DeepLFM):
     def _forget(self) -> None:
         """Drop what was computed from another record or other weights."""
         self._kept, self._one_step = None, None
+
+
+def _cubic(part: Float[Tensor, "N 1"]) -> tuple[Float[Tensor, "N 1"], ...]:
+    """Weights of the steps −1, 0, 1 and 2 at a part of the way from 0 to 1 (Catmull and Rom)."""
+    rest = 1 - part
+    return (
+        -0.5 * part * rest**2,
+        rest * (1 + part - 1.5 * part**2),
+        part * (1 + rest - 1.5 * rest**2),
+        -0.5 * rest * part**2,
+    )
