@@ -132,7 +132,8 @@ class Feedback(DeepLFM):
         """Mixture over paths: the same for a row, but for rounding, whatever the batch."""
         n_paths = self.config.n_paths
         ahead = self._paths_to(x, n_paths, self.seed, "prediction")
-        center, spread = ahead.mean(0), ahead.var(0, correction=0)
+        center = ahead.mean(0)
+        spread = (ahead - center).square().mean(0)
         width = (4 / (3 * n_paths)) ** 0.4  # of a bell: its variance over that of all
         ahead = center + math.sqrt(1 - width) * (ahead - center)
         fitted, doubt = self.fitted()
