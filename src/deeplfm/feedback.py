@@ -11,7 +11,7 @@ import math
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from deeplfm.config import ModelConfig
@@ -20,7 +20,7 @@ from deeplfm.predictive import Predictive
 from deeplfm.randomness import generator_for
 
 _MARGIN = 0.1  # of the range of the record, which paths may leave by as much
-_LONGEST = 5000  # steps ahead that are simulated; beyond, the record's own mean and variance
+_LONGEST = 2000  # steps ahead that are simulated; beyond, the record's own mean and variance
 _LEAST_NOISE = 1e-8  # variance, in standardised units
 _STRAY = 0.1  # steps that a row may be off the grid to be heard
 
@@ -91,13 +91,12 @@ class Feedback(DeepLFM):
         y: Float[Tensor, "N D"],
         row_weight: Float[Tensor, " N"] | None = None,
     ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
-        """Of the steps to some rows from those before them in the record; others say nothing."""
-        place = self.place(x)
-        index = place.round().long()
-        is_heard = (place - index).abs() <= _STRAY
+        """Of the steps to some rows from those before them; where these are not known, nothing."""
+        index, is_heard = self._on_grid(x)
         is_heard &= (index >= self.n_lags) & (index <= len(self.record))
-        index = index.clamp(self.n_lags, max(len(self.record), self.n_lags))
+        index = torch.where(is_heard, index, self.n_lags)
         lags = self.lags(index)
+        is_heard &= (self._before(self.doubt, index) == 0).all(1)
         target = torch.where(is_heard[:, None], y - lags[:, : y.shape[1]], torch.nan)
         return super().statistics(lags, target, row_weight)
 
@@ -114,33 +113,39 @@ class Feedback(DeepLFM):
         row_weight: Float[Tensor, " N"] | None = None,
     ) -> None:
         """Continue the record; what is missing in between is bridged step by step, with doubt."""
-        place = self.place(x)
-        index = place.round().long()
-        on_grid = (place - index).abs() <= _STRAY
-        new = torch.full((int(index.max()) + 1, y.shape[1]), torch.nan).to(y)
-        later = on_grid & (index >= len(self.record))
-        new[index[later]] = y[later]
-        n_known = int(index[later].max()) + 1 if bool(later.any()) else len(self.record)
-        for row in new[len(self.record) : n_known]:
-            self._append(row)
+        index, is_new = self._on_grid(x)
+        n_rows = len(self.record)
+        is_new &= (index >= n_rows) & (index < n_rows + _LONGEST) & ~y.isnan().all(1)
+        if bool(is_new.any()):
+            more = y.new_full((int(index[is_new].max()) + 1 - n_rows, y.shape[1]), torch.nan)
+            more[index[is_new] - n_rows] = y[is_new]
+            self.doubt = torch.cat([self.doubt, torch.zeros_like(more)])
+            self.record = torch.cat([self.record, more])
+            limit = self._limit(self.record[:n_rows])
+            for row in more.isnan().any(1).nonzero()[:, 0] + n_rows:
+                self._bridge(row, limit)
         super().absorb(x, y, row_weight)
         self._forget()
 
-    def _append(self, row: Float[Tensor, " D"]) -> None:
-        lags = self.lags(torch.tensor([len(self.record)], device=row.device))
-        expected = self._clipped(lags[:, : len(row)] + self._increment(lags)[0])[0]
-        noise = self.gaussian.log_variance.exp()
-        doubt = (self.doubt[-1] + noise).clamp(max=self.record.var(0).clamp_min(_LEAST_NOISE))
-        is_known = ~row.isnan()
-        self.record = torch.cat([self.record, torch.where(is_known, row, expected)[None]])
-        self.doubt = torch.cat([self.doubt, torch.where(is_known, 0, doubt)[None]])
+    def _bridge(self, row: Int64[Tensor, ""], limit: tuple[Tensor, Tensor]) -> None:
+        """Put what is expected in place of what is missing."""
+        lags = self.lags(row[None])
+        value = self.record[row]
+        is_missing = value.isnan()
+        (increment,) = self._increment(lags, self.draw_weights(1))
+        expected = (lags[0, : len(value)] + increment).clamp(*limit)
+        doubt = self.doubt[row - 1] + self.gaussian.log_variance.exp()
+        most = self.record[: int(row)].var(0)
+        self.doubt[row] = torch.where(is_missing, doubt.minimum(most), 0)
+        self.record[row] = torch.where(is_missing, expected, value)
 
     @torch.no_grad()
     def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:
-        """Mixture over paths: a fixed function of each row, whatever the batch."""
+        """Mixture over paths: the same for a row, but for rounding, whatever the batch."""
         n_paths = self.config.n_paths
         ahead = self._paths_to(x, n_paths, self.seed, "prediction")
-        center, spread = ahead.mean(0), ahead.var(0, correction=0)
+        center = ahead.mean(0)
+        spread = (ahead - center).square().mean(0)
         width = (4 / (3 * n_paths)) ** 0.4  # of a bell: its variance over that of all
         ahead = center + math.sqrt(1 - width) * (ahead - center)
         fitted, doubt = self.fitted()
@@ -162,14 +167,27 @@ class Feedback(DeepLFM):
         """None: hidden layers, if it had any, would be functions of lags."""
         return []
 
+    def has_say(self, x: Float[Tensor, "N P"]) -> Bool[Tensor, " N"]:
+        """Ahead of the record: among its rows a function of time knows what comes on both sides."""
+        return self.place(x) > len(self.record) - 1 + _STRAY
+
     def place(self, x: Float[Tensor, "N P"]) -> Float[Tensor, " N"]:
         """Steps since the first row of the record."""
         return (x[:, 0] - self.first) / self.step
 
     def lags(self, index: Int64[Tensor, " N"]) -> Float[Tensor, "N L*D"]:
         """The rows of the record before given ones, the latest first."""
+        return self._before(self.record, index)
+
+    def _before(self, values: Float[Tensor, "R D"], index: Int64[Tensor, " N"]) -> Tensor:
         back = torch.arange(1, self.n_lags + 1, device=index.device)
-        return self.record[index[:, None] - back].flatten(1)
+        return values[index[:, None] - back].flatten(1)
+
+    def _on_grid(self, x: Float[Tensor, "N P"]) -> tuple[Int64[Tensor, " N"], Bool[Tensor, " N"]]:
+        """The nearest step of each row, and whether the row is there."""
+        place = self.place(x)
+        index = place.round().long()
+        return index, (place - index).abs() <= _STRAY
 
     @torch.no_grad()
     def roll(
@@ -192,9 +210,10 @@ class Feedback(DeepLFM):
         n_outputs = weights.shape[1]
         felt = self.share if share is None else torch.as_tensor(share).to(lags)
         scale = (felt * self.gaussian.log_variance.exp()).sqrt()
+        limit = self._limit(self.record)
         values = []
         for _ in range(n_steps):
-            value = self._clipped(lags[:, :n_outputs] + self._increment(lags, weights))
+            value = (lags[:, :n_outputs] + self._increment(lags, weights)).clamp(*limit)
             values.append(value)
             if generator is not None:
                 noise = torch.randn(
@@ -216,25 +235,26 @@ class Feedback(DeepLFM):
         return weights.movedim(-1, -2).flatten(1, 2)  # S G·U K
 
     def _increment(
-        self, lags: Float[Tensor, "S P"], weights: Float[Tensor, "S D K"] | None = None
+        self, lags: Float[Tensor, "S P"], weights: Float[Tensor, "S D K"]
     ) -> Float[Tensor, "S D"]:
-        if weights is None:
-            weights = self.draw_weights(len(lags))
+        """What each path adds to its last value."""
         columns = torch.cat(list(self.output_layer.features(lags, 1).whole()), dim=-1)  # G S K
         columns = columns.expand(weights.shape[1], -1, -1).to(weights.dtype)
         return torch.einsum("dsk,sdk->sd", columns, weights).to(lags.dtype)
 
-    def _clipped(self, values: Float[Tensor, "S D"]) -> Float[Tensor, "S D"]:
-        low, high = self.record.amin(0), self.record.amax(0)
+    def _limit(self, values: Float[Tensor, "R D"]) -> tuple[Tensor, Tensor]:
+        """Lowest and highest values that a path may take."""
+        low, high = values.amin(0), values.amax(0)
         margin = _MARGIN * (high - low)
-        return values.clamp(low - margin, high + margin)
+        return low - margin, high + margin
 
     def _paths_to(
         self, x: Float[Tensor, "N P"], n_paths: int, seed: int, stream: str
     ) -> Float[Tensor, "S H D"]:
         """Paths at least as far as the last of some rows."""
-        last = int(self.place(x).clamp(max=len(self.record) + _LONGEST).max().ceil())
-        n_steps = max(0, last + 2 - len(self.record))  # cubic interpolation looks one step further
+        place = torch.where(self._is_beyond(x), 0, self.place(x))
+        # cubic interpolation looks one step further
+        n_steps = max(0, int(place.max().ceil()) + 2 - len(self.record))
         if stream == "prediction" and self._kept is not None and self._kept.shape[1] >= n_steps:
             return self._kept
         generator = generator_for(seed, stream, device=x.device)
@@ -270,15 +290,8 @@ class Feedback(DeepLFM):
         n_rows, n_all = fitted.shape[1], fitted.shape[1] + ahead.shape[1]
         place = self.place(x).clamp(0, max(n_all - 2, 0))
         floor = place.floor()
-        u = (place - floor)[:, None]
-        weights = (
-            -0.5 * u + u**2 - 0.5 * u**3,
-            1 - 2.5 * u**2 + 1.5 * u**3,
-            0.5 * u + 2 * u**2 - 1.5 * u**3,
-            -0.5 * u**2 + 0.5 * u**3,
-        )
-        total = torch.zeros((), dtype=fitted.dtype, device=fitted.device)
-        for offset, weight in zip((-1, 0, 1, 2), weights, strict=True):
+        total = fitted.new_zeros(())
+        for offset, weight in enumerate(_cubic((place - floor)[:, None]), -1):
             index = (floor.long() + offset).clamp(0, n_all - 1)
             value = fitted[:, index.clamp(max=n_rows - 1)]
             if n_all > n_rows:
@@ -306,3 +319,14 @@ class Feedback(DeepLFM):
     def _forget(self) -> None:
         """Drop what was computed from another record or other weights."""
         self._kept, self._one_step = None, None
+
+
+def _cubic(part: Float[Tensor, "N 1"]) -> tuple[Float[Tensor, "N 1"], ...]:
+    """Weights of the steps −1, 0, 1 and 2 at a part of the way from 0 to 1 (Catmull and Rom)."""
+    rest = 1 - part
+    return (
+        -0.5 * part * rest**2,
+        rest * (1 + part - 1.5 * part**2),
+        part * (1 + rest - 1.5 * rest**2),
+        -0.5 * rest * part**2,
+    )

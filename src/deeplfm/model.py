@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from deeplfm.columns import LayerColumns
@@ -185,6 +185,10 @@ class DeepLFM(nn.Module):
         """Know where the targets of a series are known; see :meth:`Likelihood.set_support`."""
         if reach is not None:
             self.likelihood.set_support(x, y, reach)
+
+    def has_say(self, x: Float[Tensor, "N P"]) -> Bool[Tensor, " N"]:
+        """At which rows to hear it beside other models of the same data."""
+        return torch.ones(len(x), dtype=torch.bool, device=x.device)
 
     @torch.no_grad()
     def condition(

@@ -183,7 +183,7 @@ def _absolute_moment(mean: Tensor, variance: Tensor) -> Tensor:
 class _Stack(Predictive):
     """Mixture of predictions: a draw is one member's, with that member's noise."""
 
-    def __init__(self, parts: list[Predictive], weight: Float[Tensor, "B D"]) -> None:
+    def __init__(self, parts: list[Predictive], weight: Float[Tensor, "B _ D"]) -> None:
         self._parts, self._share = parts, weight
         super().__init__(
             torch.cat([part.component_mean for part in parts]),
@@ -196,15 +196,15 @@ class _Stack(Predictive):
     def sample(
         self, n_draws: int = 1, seed: int = 0, latent: bool = False
     ) -> Float[Tensor, "S N D"]:
-        """Whole functions of members chosen by their weights, for each output."""
+        """Functions of members chosen by their weights: whole ones where all rows have the same."""
         share = self._share.cpu().double()
         pick = torch.rand(
             share.shape[-1], n_draws, generator=generator_for(seed, "member"), dtype=torch.float64
         )
-        member = torch.searchsorted(share.T.cumsum(-1).contiguous(), pick, right=True).T  # S D
+        member = (share.cumsum(0)[:, None] <= pick.T[:, None]).sum(0)  # S #N D
         member = member.clamp(max=len(self._parts) - 1)
         draws = torch.stack([part.sample(n_draws, seed, latent) for part in self._parts])
-        index = member[None, :, None, :].expand(1, *draws.shape[1:]).to(draws.device)
+        index = member[None].expand(1, *draws.shape[1:]).to(draws.device)
         return draws.gather(0, index)[0]
 
 
@@ -214,6 +214,8 @@ def _joined(weights: list[Tensor]) -> Float[Tensor, "C _ D"]:
     return torch.cat([weight.expand(-1, n_rows, -1) for weight in weights])
 
 
-def mix(parts: list[Predictive], weight: Float[Tensor, "B D"]) -> Predictive:
-    """Mixture of the predictions of several models, weighted for each output."""
-    return _Stack(parts, weight)
+def mix(
+    parts: list[Predictive], weight: Float[Tensor, "B D"] | Float[Tensor, "B N D"]
+) -> Predictive:
+    """Mixture of the predictions of several models, weighted for each output, or row and output."""
+    return _Stack(parts, weight if weight.dim() == 3 else weight[:, None])

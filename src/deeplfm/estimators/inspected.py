@@ -45,7 +45,7 @@ class Inspected(ABC):
         if not curves:
             raise ConfigError(
                 "forces: no layer of this model is a differential equation in time. Fit a series with "
-                "system='ode1'."
+                "system='ode1', by a start that is a function of time."
             )
         return curves
 

@@ -150,8 +150,8 @@ def race(
     )
     report.held_out_nmse = _nmse_of_stack(entrants, weight, held_out)
     members, shares = [], []
-    for entrant, share in zip(entrants, weight, strict=True):
-        if float(share.max()) < _KEEP_ABOVE:
+    for entrant, share, stays in zip(entrants, weight, _staying(entrants, weight), strict=True):
+        if not stays:
             continue
         recipe, model, history = entrant.recipe, entrant.model, entrant.history
         with _failures_of(recipe, report):
@@ -187,6 +187,16 @@ class _Entrant:
         self.mean, self.density = posterior.mean, posterior.log_prob(held_out.y)
         if bool((self.density.isnan() & ~held_out.y.isnan()).any()):
             raise TrainingDivergedError("its prediction of the held-out rows is not a number")
+
+
+def _staying(entrants: list[_Entrant], weight: Tensor) -> list[bool]:
+    """Who has a share worth keeping; and in any case a function of time, to be looked into."""
+    stays = [float(share.max()) >= _KEEP_ABOVE for share in weight]
+    in_time = [i for i, entrant in enumerate(entrants) if entrant.model.is_function_of_time]
+    if in_time and not any(stays[i] for i in in_time):
+        best = max(in_time, key=lambda i: float(entrants[i].density.nanmean()))
+        stays[best] = True
+    return stays
 
 
 def _nmse_of_stack(entrants: list[_Entrant], weight: Tensor, held_out: Rows) -> list[float]:

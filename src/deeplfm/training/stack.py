@@ -41,9 +41,17 @@ class Stack(nn.Module):
         return cls([model], torch.ones(1, model.config.n_outputs, dtype=torch.float64))
 
     def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:
-        """Mixture of the members' predictions."""
+        """Mixture of the members' predictions, of those that have a say at each row."""
         parts = [member.posterior(x) for member in self.members]
-        return parts[0] if len(parts) == 1 else mix(parts, self.weight)
+        return parts[0] if len(parts) == 1 else mix(parts, self._weight_at(x))
+
+    def _weight_at(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "B _ D"]:
+        if all(member.is_function_of_time for member in self.members):
+            return self.weight[:, None]
+        say = torch.stack([member.has_say(x) for member in self.members])  # B N
+        weight = self.weight[:, None] * say[:, :, None]
+        total = weight.sum(0)
+        return torch.where(total > 0, weight / total, self.weight[:, None])
 
 
 def stacking_weights(

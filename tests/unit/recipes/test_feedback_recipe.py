@@ -135,6 +135,22 @@ def test_beside_functions_of_time_it_wins_where_they_know_nothing() -> None:
     stack, report = race(recipes, rows_of(time / 160, values - 0.6), is_series=True)
     assert report.weight["feedback"][0] > 0.8
     assert isinstance(stack.members[report.names.index("feedback")], Feedback)
+    assert set(report.names) == {"pursuit", "feedback"}  # one to be looked into
+
+
+def test_forces_and_spectra_of_a_race_are_those_of_a_function_of_time(tmp_path) -> None:
+    time = np.arange(100.0)
+    model = DeepLFMRegressor(n_steps=2, n_features=10, random_state=0, progress=False)
+    model.fit(time, logistic(100))
+    assert "feedback" in model.report_.names
+    assert {curve.member for curve in model.forces(time)} & set(model.report_.names) - {"feedback"}
+    assert {found.member for found in model.spectrum()} <= set(model.report_.names) - {"feedback"}
+    assert model.sample_y(np.arange(90.0, 110.0), 4).shape == (20, 4)
+    model.save(tmp_path / "model")
+    loaded = DeepLFMRegressor.load(tmp_path / "model")
+    x = np.arange(80.0, 120.0)
+    np.testing.assert_allclose(loaded.predict(x), model.predict(x), rtol=1e-12)
+    assert loaded.report_.left_out == {}
 
 
 def test_the_evidence_finds_the_noise_of_a_step() -> None:
