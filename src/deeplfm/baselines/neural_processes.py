@@ -21,6 +21,7 @@ _FEWEST_ROWS = 12
 _SHARE = (0.3, 0.9)  # of the rows of a task, as its context
 _FORECASTS = 0.5  # of the tasks; in the others context and targets are mixed
 _MOST_GRADIENT = 1.0
+_MOST_LOST = 0.1  # of the steps
 _LEAST_NOISE = 1e-8
 
 
@@ -85,10 +86,16 @@ class NeuralProcess(Baseline):
         self, network: Any, time_: Tensor, values: Tensor, generator: torch.Generator
     ) -> None:
         deadline = None if self.time_limit is None else time.monotonic() + self.time_limit
-        optimiser = None
+        optimiser, n_lost = None, 0
         for step in range(1, self.n_steps + 1):
             task = _tasks(time_, values, self.batch_size, generator)
-            loss = -_call(network, *task[:3]).logpdf(task[3]).mean() / task[3].shape[-1]
+            try:
+                loss = -_call(network, *task[:3]).logpdf(task[3]).mean() / task[3].shape[-1]
+            except torch.linalg.LinAlgError:  # float32 has too few digits for this covariance
+                n_lost += 1
+                loss = torch.tensor(torch.nan)
+                if n_lost <= _MOST_LOST * self.n_steps:
+                    continue
             if not loss.isfinite():
                 raise TrainingDivergedError(
                     f"{type(self).__name__}.fit: the loss became {loss.item()} at step {step}. Set "

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from deeplfm.baselines.neural_processes import ConvCNP, _tasks
-from deeplfm.errors import ConfigError
+from deeplfm.errors import ConfigError, TrainingDivergedError
 
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch):
@@ -35,3 +35,39 @@ def test_tasks_are_stretches_of_the_series_that_start_at_zero():
         assert (shift == shift[..., :1]).all() and (shift >= 0).all()
         are_forecasts.append(bool((target_t.amin(-1) > context_t.amax(-1)).all()))
     assert 10 < sum(are_forecasts) < 30
+
+
+class Fragile(torch.nn.Module):
+    """A network whose covariance now and then cannot be factorised."""
+
+    def __init__(self, fails_at):
+        super().__init__()
+        self.level, self.fails_at = torch.nn.Parameter(torch.zeros(())), set(fails_at)
+        self.n_calls = 0
+
+    def forward(self, *_):
+        self.n_calls += 1
+        if self.n_calls in self.fails_at:
+            raise torch.linalg.LinAlgError("not positive-definite")
+        return torch.distributions.Normal(self.level, 1.0)
+
+
+def trained(network, monkeypatch):
+    monkeypatch.setattr(
+        torch.distributions.Normal, "logpdf", lambda self, y: self.log_prob(y), False
+    )
+    model = ConvCNP(n_steps=30, learning_rate=0.1)
+    time = torch.arange(50.0)
+    model._train(network, time, torch.ones(50), torch.Generator().manual_seed(0))
+
+
+def test_a_step_that_cannot_be_taken_is_left_out(monkeypatch):
+    network = Fragile([1, 7])
+    trained(network, monkeypatch)
+    assert network.n_calls == 30
+    assert network.level > 0.5
+
+
+def test_many_steps_that_cannot_be_taken_are_an_error(monkeypatch):
+    with pytest.raises(TrainingDivergedError, match="at step 4"):
+        trained(Fragile(range(31)), monkeypatch)
