@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from deeplfm.config import ModelConfig
+from deeplfm.interpolation import interpolate
 from deeplfm.model import DeepLFM
 from deeplfm.predictive import Predictive
 from deeplfm.randomness import generator_for
@@ -286,19 +287,9 @@ class Feedback(DeepLFM):
         fitted: Float[Tensor, "S R D"],
         ahead: Float[Tensor, "S H D"],
     ) -> Float[Tensor, "S N D"]:
-        """Values at any time: cubic between steps; the record's mean beyond both ends."""
-        n_rows, n_all = fitted.shape[1], fitted.shape[1] + ahead.shape[1]
-        place = self.place(x).clamp(0, max(n_all - 2, 0))
-        floor = place.floor()
-        total = fitted.new_zeros(())
-        for offset, weight in enumerate(_cubic((place - floor)[:, None]), -1):
-            index = (floor.long() + offset).clamp(0, n_all - 1)
-            value = fitted[:, index.clamp(max=n_rows - 1)]
-            if n_all > n_rows:
-                is_ahead = (index >= n_rows)[:, None]
-                value = torch.where(is_ahead, ahead[:, (index - n_rows).clamp(min=0)], value)
-            total = total + weight * value
-        return torch.where(self._is_beyond(x)[:, None], self.record.mean(0), total)
+        """Values at any time; the record's mean beyond both ends."""
+        values = interpolate(self.place(x), fitted, ahead)
+        return torch.where(self._is_beyond(x)[:, None], self.record.mean(0), values)
 
     def _is_beyond(self, x: Float[Tensor, "N P"]) -> Tensor:
         place = self.place(x)
@@ -319,14 +310,3 @@ class Feedback(DeepLFM):
     def _forget(self) -> None:
         """Drop what was computed from another record or other weights."""
         self._kept, self._one_step = None, None
-
-
-def _cubic(part: Float[Tensor, "N 1"]) -> tuple[Float[Tensor, "N 1"], ...]:
-    """Weights of the steps −1, 0, 1 and 2 at a part of the way from 0 to 1 (Catmull and Rom)."""
-    rest = 1 - part
-    return (
-        -0.5 * part * rest**2,
-        rest * (1 + part - 1.5 * part**2),
-        part * (1 + rest - 1.5 * rest**2),
-        -0.5 * rest * part**2,
-    )

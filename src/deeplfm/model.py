@@ -2,6 +2,7 @@ r"""The deep latent force model: layers of features × Gaussian weights, and a l
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
@@ -42,6 +43,7 @@ class DeepLFM(nn.Module):
     kind: ClassVar[str] = "layers"
     is_function_of_time: ClassVar[bool] = True  # where it is of a series
     keeps_rows: ClassVar[bool] = False  # and predicts from them
+    most_rows: ClassVar[int] = sys.maxsize  # that it is given to keep
     is_tempered: ClassVar[bool] = True  # where its last layer is exact
     layers: Sequence[Layer]
     likelihood: Likelihood

@@ -18,7 +18,6 @@ from deeplfm.likelihoods.base import Components
 from deeplfm.model import DeepLFM
 
 N_NEIGHBOURS, N_TAILS = 16, 4
-_MOST_ROWS = 200_000  # that are kept
 _ROWS_AT_ONCE = 2000
 _LEAST_NOISE = 1e-6  # variance, in standardised units: rows may coincide
 
@@ -38,6 +37,7 @@ class Neighbours(DeepLFM):
 
     kind: ClassVar[str] = "neighbours"
     keeps_rows: ClassVar[bool] = True
+    most_rows: ClassVar[int] = 200_000
     is_tempered: ClassVar[bool] = False
     x: Tensor
     y: Tensor
@@ -77,11 +77,9 @@ class Neighbours(DeepLFM):
         row_weight: Float[Tensor, " N"] | None = None,
         reach: float | None = None,
     ) -> None:
-        """Take rows as the neighbours of all others; of very many, some."""
-        some = torch.arange(min(len(x), _MOST_ROWS), device=x.device)
-        some = some * len(x) // len(some)
-        weight = x.new_ones(len(x)) if row_weight is None else row_weight.to(x.dtype)
-        self.x, self.y, self.row_weight = x[some], y[some], weight[some]
+        """Take rows as the neighbours of all others."""
+        self.x, self.y = x, y
+        self.row_weight = x.new_ones(len(x)) if row_weight is None else row_weight.to(x.dtype)
         self._searches = None
 
     def solve(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:

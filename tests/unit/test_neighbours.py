@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-import deeplfm.neighbours as neighbours
 from deeplfm import DeepLFMRegressor
 from deeplfm.neighbours import Neighbours, NeighbourSearch
 from deeplfm.recipes import Architecture, density_recipe, neighbours_recipe
 from deeplfm.starts.neighbours import find_roughness, find_tails
 from deeplfm.training import Rows
+from deeplfm.training.conditioning import remember
 from deeplfm.training.race import fit_recipe
+from deeplfm.training.rows import StoredRows
 
 
 def drawn(n_rows: int, lengthscale: list[float], noise: float, seed: int = 0) -> Rows:
@@ -176,9 +177,16 @@ def test_an_update_makes_neighbours_of_new_rows() -> None:
 
 
 def test_of_very_many_rows_some_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "_MOST_ROWS", 50)
-    rows = drawn(200, [1.0], 0.3)
+    monkeypatch.setattr(Neighbours, "most_rows", 50)
+    rows, n_taken = drawn(200, [1.0], 0.3), []
+
+    def read(index: torch.Tensor) -> Rows:
+        n_taken.append(len(index))
+        return rows.take(index)
+
     model = fitted(rows)
+    remember(model, StoredRows(read, 200))
+    assert n_taken == [50]  # no other row was read
     assert len(model.x) == 50
     assert float(model.x.std() / rows.x.std()) == pytest.approx(1.0, abs=0.3)
 

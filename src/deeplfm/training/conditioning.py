@@ -24,13 +24,16 @@ def statistics(
 
 @torch.no_grad()
 def remember(model: DeepLFM, rows: RowSource, reach: float | None = None) -> None:
-    """Give rows to a model that keeps them; that of a series knows by its reach where targets are."""
+    """Give rows to a model that keeps them; that of a series knows by its reach where targets are.
+
+    Of more than it keeps, evenly spaced ones are read, and no others: memory must not grow with rows.
+    """
     if reach is None and not model.keeps_rows:
         return
-    chunks = list(rows.chunks())
-    x, y = (torch.cat([getattr(chunk, name) for chunk in chunks]) for name in ("x", "y"))
-    weights = [chunk.weight for chunk in chunks if chunk.weight is not None]
-    model.remember(x, y, torch.cat(weights) if weights else None, reach)
+    n_rows, n_kept = len(rows), min(len(rows), model.most_rows)
+    some = torch.arange(n_kept) * n_rows // n_kept
+    kept = rows.everything() if n_kept == n_rows else rows.take(some)
+    model.remember(kept.x, kept.y, kept.weight, reach)
 
 
 def condition(model: DeepLFM, rows: RowSource) -> None:

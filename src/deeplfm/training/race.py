@@ -121,8 +121,8 @@ def race(
     """Fit all recipes without the held-out rows, stack the best, refit them on all rows.
 
     A recipe that cannot be fitted, or is not made for such rows, is reported and left out, as long as
-    another can. Where the user
-    interrupts, those fitted so far are kept as they are, and only their last layer hears all rows.
+    another can. Where the user interrupts, those fitted so far are kept as they are, and only their
+    last layer hears all rows.
     """
     report = Report()
     inner, held_out = split(rows, is_series, seed)

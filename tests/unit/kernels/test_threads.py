@@ -12,8 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-import deeplfm.kernels.plain as plain
+from deeplfm.kernels import tiles
 from deeplfm.kernels.arguments import Moments
+from deeplfm.kernels.plain import PlainKernels
 from deeplfm.kernels.threads import on_threads
 
 
@@ -101,7 +102,7 @@ def moments() -> Moments:
 
 def everything(given: Moments) -> list[Tensor]:
     """All that the plain kernels find."""
-    kernels = plain.PlainKernels()
+    kernels = PlainKernels()
     mean, variance = kernels.moments(given)
     target, weight = torch.zeros_like(mean[:, :1]), torch.ones_like(mean[:, 0])
     squares, by_target, gradients = kernels.squares(given, target, weight)
@@ -113,9 +114,9 @@ def test_plain_kernels_find_the_same_on_two_threads(
     monkeypatch: pytest.MonkeyPatch, two_threads: None
 ) -> None:
     expected = everything(moments())
-    monkeypatch.setattr(plain, "_LEAST_WAVES", 1)
-    monkeypatch.setattr(plain, "_TILE_WAVES", 200)
-    assert plain._Tiling(moments()).n_threads == 2
+    monkeypatch.setattr(tiles, "_LEAST_WAVES", 1)
+    monkeypatch.setattr(tiles, "_TILE_WAVES", 200)
+    assert tiles.Tiling(moments()).n_threads == 2
     found = everything(moments())
     for left, right in zip(found, expected, strict=True):
         torch.testing.assert_close(left, right, rtol=1e-12, atol=1e-12)
