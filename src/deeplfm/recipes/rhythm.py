@@ -34,7 +34,7 @@ _LEVEL = 0.3  # standard deviation of a level
 def rhythm_recipe(architecture: Architecture, n_steps: int = 60) -> Recipe:
     r"""f_d' + γ_d f_d = S_d u with a periodic u, and lines and a broad-band residual of each output.
 
-    What is an answer to the force, and what an output's own, the evidence says. Where fewer than two
+    What is an answer to the force and what is an output's own, the evidence says. Where fewer than two
     outputs answer one force, or the user's system is no equation, each has its harmonics for itself.
     """
     alone = pursuit_recipe(
@@ -47,11 +47,12 @@ def rhythm_recipe(architecture: Architecture, n_steps: int = 60) -> Recipe:
     )
 
     def build(rows: Rows, seed: int) -> DeepLFM:
-        of_time = unexplained(rows)
-        found = lines_of(of_time, _MOST_HARMONICS, is_rhythm=True)
-        series = [observed_series(of_time, d) for d in range(rows.y.shape[1])]
-        is_equation = architecture.linear_system == "ode1"
-        response = find_response(series, found) if is_equation else None
+        n_outputs = rows.y.shape[1]
+        if n_outputs == 1 or architecture.linear_system != "ode1":
+            return alone.build(rows, seed)
+        residual = unexplained(rows)
+        found = lines_of(residual, _MOST_HARMONICS, is_rhythm=True)
+        response = find_response([observed_series(residual, d) for d in range(n_outputs)], found)
         if response is None:
             return alone.build(rows, seed)
         return _answering(architecture, rows, seed, found, response)

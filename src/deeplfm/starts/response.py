@@ -48,8 +48,8 @@ def find_response(series: Sequence[Series], found: Sequence[Pursuit]) -> Respons
 
     An output answers where that makes its harmonics smaller by more than decay and sensitivity cost.
     Harmonics that each have a variance of their own cost Σ log(1 + |a_k|²/noise) nats; two numbers that
-    all of them tell cost log(1 + Σ|a_k|²/noise): a plain sine alone answers nothing. And no more than half
-    may be left: a rhythm that drifts has many harmonics, of which some force explains a few.
+    all of them tell cost log(1 + Σ|a_k|²/noise): a plain sine alone answers nothing. And less than half
+    must be left: a rhythm that drifts has many harmonics, of which some force explains a few.
 
     Args:
         series: times and known values of each output.
