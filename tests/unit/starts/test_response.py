@@ -56,11 +56,11 @@ def test_an_output_of_another_shape_does_not_answer() -> None:
     phase = FUNDAMENTAL * TIME
     other = np.cos(phase) + np.cos(2 * phase + 2.5) - np.sin(3 * phase) + np.sin(4 * phase + 1)
     first, second = noisy(answer(2.0, 1.0), 0.1, 1), noisy(answer(60.0, 1.0), 0.1, 2)
-    assert response_of(first, noisy(other, 0.1, 3)) is None
-    found = response_of(first, noisy(other, 0.1, 3), second)
+    assert response_of(first, noisy(other, 0.2, 3)) is None
+    found = response_of(first, noisy(other, 0.2, 3), second)
     assert found is not None
     assert (found.sensitivity != 0).tolist() == [True, False, True]
-    assert found.left[1, :4] == pytest.approx(4 * [1 / np.sqrt(2)], rel=0.1)  # all that it has
+    assert found.left[1, :4] == pytest.approx(4 * [1 / np.sqrt(2)], rel=0.2)  # all that it has
 
 
 def test_a_sine_alone_answers_nothing() -> None:
