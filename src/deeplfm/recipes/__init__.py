@@ -6,6 +6,7 @@ from deeplfm.errors import ConfigError
 from deeplfm.recipes.architecture import Architecture
 from deeplfm.recipes.feedback import feedback_recipe
 from deeplfm.recipes.lfm import lfm_recipe
+from deeplfm.recipes.rhythm import rhythm_recipe
 from deeplfm.recipes.series import (
     composition_recipe,
     deep_recipe,
@@ -42,14 +43,7 @@ def recipes_for(
         "deep": lambda: deep_recipe(architecture, n_steps=steps(60)),
         "spectrum": lambda: spectrum_recipe(architecture, steps(60)),
         "pursuit": lambda: pursuit_recipe(architecture, has_trend=True, n_steps=steps(60)),
-        "rhythm": lambda: pursuit_recipe(
-            architecture,
-            "rhythm",
-            bandwidth=0.3,
-            learn_bandwidth=True,
-            is_rhythm=True,
-            n_steps=steps(60),
-        ),
+        "rhythm": lambda: rhythm_recipe(architecture, steps(60)),
         "composition": lambda: composition_recipe(architecture, n_steps=steps(60)),
         "feedback": lambda: feedback_recipe(architecture),
         "lfm": lambda: lfm_recipe(architecture, steps(200)),
@@ -106,6 +100,7 @@ __all__ = [
     "paper_recipe",
     "pursuit_recipe",
     "recipes_for",
+    "rhythm_recipe",
     "spectrum_recipe",
     "table_recipe",
 ]

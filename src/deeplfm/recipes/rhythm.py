@@ -1,0 +1,129 @@
+"""One rhythm: a periodic force that all outputs answer, and what each has beside its answer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+
+from deeplfm.config import BlockConfig, LayerConfig
+from deeplfm.features import FirstOrder
+from deeplfm.layers import Block
+from deeplfm.model import DeepLFM
+from deeplfm.recipes.architecture import (
+    Architecture,
+    block_for,
+    collapsed_schedule,
+    model_config,
+    new_model,
+)
+from deeplfm.recipes.covariates import beside_own_covariates, start_own, unexplained
+from deeplfm.recipes.series import pursuit_recipe
+from deeplfm.starts.initial import LEAST_NOISE, lines_of, observed_series, set_noise, start_broad
+from deeplfm.starts.response import Response, find_response
+from deeplfm.starts.spectrum import Pursuit
+from deeplfm.training import Rows
+from deeplfm.training.race import Recipe
+
+_MOST_HARMONICS = 20
+_BANDWIDTH = 0.3  # of an output's own lines, in units of one over the record length
+_LEVEL = 0.3  # standard deviation of a level
+
+
+def rhythm_recipe(architecture: Architecture, n_steps: int = 60) -> Recipe:
+    r"""f_d' + γ_d f_d = S_d u with a periodic u, and lines and a broad-band residual of each output.
+
+    What is an answer to the force and what is an output's own, the evidence says. Where fewer than two
+    outputs answer one force, or the user's system is no equation, each has its harmonics for itself.
+    """
+    alone = pursuit_recipe(
+        architecture,
+        "rhythm",
+        n_lines=_MOST_HARMONICS,
+        bandwidth=_BANDWIDTH,
+        learn_bandwidth=True,
+        is_rhythm=True,
+    )
+
+    def build(rows: Rows, seed: int) -> DeepLFM:
+        n_outputs = rows.y.shape[1]
+        if n_outputs == 1 or architecture.linear_system != "ode1":
+            return alone.build(rows, seed)
+        residual = unexplained(rows)
+        found = lines_of(residual, _MOST_HARMONICS, is_rhythm=True)
+        response = find_response([observed_series(residual, d) for d in range(n_outputs)], found)
+        if response is None:
+            return alone.build(rows, seed)
+        return _answering(architecture, rows, seed, found, response)
+
+    return Recipe("rhythm", build, collapsed_schedule(n_steps))
+
+
+def _answering(
+    architecture: Architecture, rows: Rows, seed: int, found: list[Pursuit], response: Response
+) -> DeepLFM:
+    n_outputs = len(found)
+    force = block_for(
+        architecture,
+        "ode1",
+        n_forces=1,
+        n_features=len(response.force),
+        frequencies="prior-fixed",
+    )
+    n_own = sum(lines.n_supported + 1 for lines in found)
+    lines = BlockConfig("eq", n_forces=n_own, n_features=4, frequencies="nodes")
+    broad = replace(lines, n_forces=n_outputs, n_features=60, frequencies="prior-fixed")
+    blocks = beside_own_covariates(rows, force, lines, broad)
+    output = LayerConfig(n_outputs, blocks, "exact", shared_weights=True)
+    model = new_model(model_config(architecture, rows, (output,), 1, 1), architecture, seed)
+    force_block, line_block, broad_block, *others = model.output_layer.blocks
+    start_own(others)
+    _start_force(force_block, response)
+    _start_own_lines(line_block, rows, found, response)
+    left = torch.tensor([lines.residual_variance[lines.n_supported] for lines in found])
+    set_noise(model, left)
+    start_broad(broad_block, rows, left.clamp_min(LEAST_NOISE).sqrt().to(architecture.dtype))
+    owner = torch.eye(n_outputs).to(broad_block.features.sensitivity)
+    broad_block.features.set_sensitivity(broad_block.features.sensitivity * owner[:, None])
+    return model
+
+
+@torch.no_grad()
+def _start_force(block: Block, response: Response) -> None:
+    """Waves at whole multiples of one frequency, each with the size that the force has there.
+
+    The frequency stays: a step that is small for other parameters would lose the rhythm.
+    """
+    features, frequencies = block.features, block.frequencies
+    size = torch.as_tensor(response.force / math.sqrt(2))
+    total = size.square().sum().sqrt()
+    frequencies.feature_weight.copy_(size / total)
+    frequencies.noise.copy_(torch.arange(1, len(size) + 1).expand_as(frequencies.noise))
+    bandwidth = response.fundamental / math.sqrt(features.spectral_variance)
+    features.log_lengthscale.fill_(-math.log(bandwidth))
+    features.log_lengthscale.requires_grad_(False)
+    if isinstance(features, FirstOrder):
+        features.log_decay.copy_(torch.as_tensor(response.decay)[:, None].log())
+    sensitivity = torch.as_tensor(response.sensitivity) * total
+    features.set_sensitivity(sensitivity[:, None, None])
+
+
+@torch.no_grad()
+def _start_own_lines(block: Block, rows: Rows, found: list[Pursuit], response: Response) -> None:
+    """A level of each output, and what its harmonics have beside its answer: only it hears them."""
+    features = block.features
+    sensitivity, center = torch.zeros_like(features.sensitivity), torch.zeros_like(features.center)
+    first = 0
+    for d, lines in enumerate(found):
+        n_lines = lines.n_supported
+        own = slice(first + 1, first + 1 + n_lines)
+        center[0, 0, own] = torch.as_tensor(lines.frequency[:n_lines])
+        sensitivity[d, 0, own] = torch.as_tensor(response.left[d, :n_lines]) / math.sqrt(2)
+        sensitivity[d, 0, first] = _LEVEL
+        first += 1 + n_lines
+    features.center.copy_(center)
+    features.set_sensitivity(sensitivity)
+    length = float(rows.x[:, 0].max() - rows.x[:, 0].min()) or 1.0
+    lengthscale = math.sqrt(features.spectral_variance) * length / _BANDWIDTH
+    features.log_lengthscale.fill_(math.log(lengthscale))

@@ -1,0 +1,100 @@
+"""A periodic force that all outputs answer, beside what each has of its own."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import solve_ivp
+
+from deeplfm import DeepLFMRegressor
+from deeplfm.recipes import Architecture, pursuit_recipe, rhythm_recipe
+from deeplfm.training import Rows
+
+TIME = np.linspace(0, 10, 300)
+N_TRAIN = 220  # two rounds and a bit
+
+
+def shape(time: np.ndarray) -> np.ndarray:
+    phase = 2 * np.pi * time / 3.3
+    return np.exp(2 * np.cos(phase)) - 2.28 + np.sin(2 * phase)
+
+
+def system(noise: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A periodic output, and a second one driven by it, as an integrator of equations finds it."""
+    solution = solve_ivp(
+        lambda t, f: shape(t) - 0.5 * f, (-40, 10), [0.0], t_eval=TIME, rtol=1e-8, max_step=0.2
+    )
+    clean = np.stack([shape(TIME), solution.y[0]], axis=1)
+    clean = clean / clean.std(0)
+    return clean, clean + [0.1, noise] * np.random.default_rng(seed).normal(size=clean.shape)
+
+
+def rows_of(values: np.ndarray) -> Rows:
+    time = torch.as_tensor(TIME[: len(values), None] / TIME[len(values) - 1])
+    return Rows(time, torch.as_tensor((values - np.nanmean(values, 0)) / np.nanstd(values, 0)))
+
+
+def test_a_noisy_output_has_the_shape_that_a_clear_one_drives() -> None:
+    """Of one record: its output alone, with the same start, is foretold at least three times worse."""
+    clean, values = system(1.0, 0)
+    ahead = slice(N_TRAIN, None)
+    together = DeepLFMRegressor(start="rhythm").fit(TIME[:N_TRAIN], values[:N_TRAIN])
+    single = DeepLFMRegressor(start="rhythm").fit(TIME[:N_TRAIN], values[:N_TRAIN, 1])
+    shared = np.square(together.predict(TIME[ahead])[:, 1] - clean[ahead, 1]).mean()
+    alone = np.square(single.predict(TIME[ahead]).ravel() - clean[ahead, 1]).mean()
+    assert shared < alone / 3
+
+
+def test_the_force_is_recovered() -> None:
+    _, values = system(0.1, 0)
+    model = DeepLFMRegressor(start="rhythm", n_steps=20).fit(TIME, values)
+    (curve,) = model.forces(TIME)  # lines and broad band of each output are no forces
+    # what drives the first output is f' + γf, of the second f' + f/2: at γ = 1/2 the first itself
+    first, second = model.stack_.members[0].output_layer.blocks[0].features.decay[:, 0] / 10
+    assert first > 10 * second
+    assert abs(np.corrcoef(curve.mean, values[:, 0])[0, 1]) > 0.9
+
+
+def test_each_output_hears_the_force_and_what_is_its_own() -> None:
+    model = rhythm_recipe(Architecture()).build(rows_of(system(0.3, 0)[1]), seed=0)
+    force, lines, broad = model.output_layer.blocks
+    assert model.output_layer.shared_weights
+    frequency = force.frequencies(force.features, 1)[0, 0, 0].detach()
+    assert frequency.numpy() == pytest.approx(
+        2 * np.pi * 10 / 3.3 * np.arange(1, len(frequency) + 1), rel=0.01
+    )
+    assert not force.features.log_lengthscale.requires_grad
+    assert (force.features.sensitivity != 0).all()
+    for block in (lines, broad):
+        assert (
+            (block.features.sensitivity[:, 0] != 0).sum(0) == 1
+        ).all()  # each line has one owner
+        assert ((block.features.sensitivity[:, 0] != 0).sum(1) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("n_outputs", "architecture"), [(1, Architecture()), (2, Architecture(system="eq"))]
+)
+def test_where_no_force_is_shared_outputs_have_harmonics_of_their_own(
+    n_outputs: int, architecture: Architecture
+) -> None:
+    rows = rows_of(system(0.3, 0)[1][:, :n_outputs])
+    model = rhythm_recipe(architecture).build(rows, seed=0)
+    plain = pursuit_recipe(architecture, bandwidth=0.3, learn_bandwidth=True, is_rhythm=True).build(
+        rows, seed=0
+    )
+    assert model.config == plain.config
+    for name, tensor in plain.state_dict().items():
+        assert torch.equal(model.state_dict()[name], tensor), name
+
+
+def test_covariates_have_effects_of_their_own_on_each_output() -> None:
+    _, values = system(0.3, 0)
+    known = np.random.default_rng(1).normal(size=len(TIME))
+    inputs = np.stack([TIME, known], axis=1)
+    values = values + np.outer(known, [1.0, -2.0])
+    model = DeepLFMRegressor(start="rhythm", is_series=True, n_steps=20).fit(inputs, values)
+    (member,) = model.stack_.members
+    assert member.output_layer.shared_weights
+    moved = inputs + np.array([0.0, 1.0])
+    effect = model.predict(moved) - model.predict(inputs)
+    assert effect[np.abs(known) < 0.5].mean(0) == pytest.approx([1.0, -2.0], rel=0.15)
