@@ -59,7 +59,8 @@ def response_transients(
     """Row by row what the gains of the transients multiply."""
     n_powers = tables.transient_real.shape[-2] // x.shape[-1] - 1
     extent = tables.extent.unsqueeze(-2)
-    return transient_lines(x.mT.unsqueeze(-3), tables.decay, extent, n_powers).mT
+    lines = transient_lines(x.mT.unsqueeze(-3), tables.decay, extent, n_powers)
+    return torch.cat(list(lines), dim=-2).mT
 
 
 class HarmonicMap(FeatureMap):

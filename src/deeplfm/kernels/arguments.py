@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 
@@ -47,6 +48,27 @@ class Moments(NamedTuple):
         n_transients, n_inputs = self.gains.shape[2], self.decay.shape[-1]
         return n_transients // n_inputs - 1 if n_transients else -1
 
+    def with_columns(self, order: Int[Tensor, "B K"]) -> Moments:
+        """The same, the columns of each batch in another order."""
+
+        def ordered(item: Tensor) -> Tensor:  # B … K
+            return torch.take_along_dim(
+                item, order.view(len(order), *[1] * (item.dim() - 2), -1), -1
+            )
+
+        def ordered_weights(item: Tensor) -> Tensor:  # B 2K U
+            return ordered(item.mT.unflatten(-1, (2, -1))).flatten(-2).mT
+
+        return self._replace(
+            frequency=ordered(self.frequency),
+            amplitude=ordered(self.amplitude),
+            phase=ordered(self.phase),
+            gains=ordered(self.gains),
+            base=ordered(self.base.movedim(1, 0)).movedim(0, 1),
+            mean=ordered_weights(self.mean),
+            variance=ordered_weights(self.variance),
+        )
+
     def zeros(self) -> Moments:
         """Gradients, before anything is added to them."""
         return Moments(*(torch.zeros_like(item) for item in self))
@@ -62,18 +84,19 @@ def transient_lines(
     decay: Float[Tensor, "*#S P"],
     extent: Float[Tensor, "*#S P"],
     n_powers: int,
-) -> Float[Tensor, "*S L N"]:
-    """Functions of x that no frequency enters: e^{−γx}, x/e, (x/e)², … of all inputs in turn.
+) -> Iterator[Float[Tensor, "*S P N"]]:
+    """Functions of x that no frequency enters: e^{−γx}, x/e, (x/e)², …, of all inputs each.
 
     Inputs are few and rows are many, so that rows come last: what is short must not be innermost.
     """
-    lines = [torch.exp(-decay.unsqueeze(-1) * x)]
+    exponential = torch.exp(-decay.unsqueeze(-1) * x)
+    yield exponential
     if n_powers:
-        factor = power = (x / extent.unsqueeze(-1)).expand_as(lines[0])
-        for _ in range(n_powers):
-            lines.append(power)
-            power = power * factor
-    return torch.cat(lines, dim=-2)
+        power = first = (x / extent.unsqueeze(-1)).expand_as(exponential)
+        yield power
+        for _ in range(1, n_powers):
+            power = power * first
+            yield power
 
 
 def pull_transients(
@@ -87,10 +110,8 @@ def pull_transients(
     values, gradients = (item.unflatten(0, (-1, len(x))) for item in (lines, gradient))
     by_exponent = -values[0] * gradients[0]
     by_x = by_exponent * decay[:, None]
-    n_powers = len(values) - 1
-    if n_powers:
-        order = torch.arange(1, n_powers + 1, dtype=x.dtype, device=x.device)
-        order = order[:, None, None] / extent[:, None]
-        by_x.addcmul_(order[0], gradients[1])
-        by_x += (values[1:-1] * gradients[2:] * order[1:]).sum(0)
+    for power in range(1, len(values)):
+        slope = power / extent[:, None]
+        factor = slope if power == 1 else slope * values[power - 1]
+        by_x.addcmul_(factor, gradients[power])
     return by_x, (by_exponent * x).sum(-1)

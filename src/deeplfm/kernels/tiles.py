@@ -1,10 +1,17 @@
-"""Tiles of rows that fit the cache, in buffers that are used again, shared among threads."""
+"""Tiles of rows that fit the cache, in buffers that are used again, shared among threads.
+
+Threads take *shares*: many rows, for which all that is short is made at once. A share goes through its
+rows in *tiles*, each so small that what is large stays in the cache, with as few calls as can be: while
+one thread is in Python, no other can be.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-import threading
 from collections.abc import Callable, Iterator
+from threading import Lock
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -12,193 +19,280 @@ from torch import Tensor
 
 from deeplfm.kernels.arguments import Moments, pull_transients, transient_lines
 from deeplfm.kernels.threads import on_threads
+from deeplfm.kernels.workspace import workspace
 
-# Waves of a tile, and how many make it worth waking a thread.
-_TILE_WAVES, _LEAST_WAVES = 2**20, 2**19
+# Waves of a tile, tiles of a share, and how many waves make it worth waking a thread.
+_TILE_WAVES, _SHARE_TILES, _LEAST_WAVES = 3 * 2**18, 3, 2**19
+
+Lines = tuple[slice, slice]  # samples, and rows of each
 
 
 class Tiling:
-    """How batches, samples and rows are cut into tiles, which threads share."""
+    """How batches, samples and rows are cut into shares and tiles.
 
-    def __init__(self, given: Moments) -> None:
-        self.given = given
+    Args:
+        given: what the moments are made of.
+        has_gradients: whether tiles are pulled back.
+    """
+
+    def __init__(self, given: Moments, has_gradients: bool = True) -> None:
+        self.given, self.order, self.kinds = _sorted_by_transients(given)
+        # Rows are many: all threads add to one gradient of them, and each to its own of the tables.
+        self.by_x, self.adds_to_x = given.x.new_empty(0), Lock()
+        if has_gradients:
+            self.by_x = torch.zeros_like(given.x)
         n_samples, n_rows = given.x.shape[1:3]
         n_batches, n_terms, _, n_columns = given.frequency.shape
-        n_waves = n_batches * n_samples * n_rows * n_terms * n_columns
+        n_lines = n_batches * n_samples * n_rows
         self.n_threads = 1
         if given.x.device.type == "cpu":
-            self.n_threads = max(1, min(torch.get_num_threads(), n_waves // _LEAST_WAVES))
-        tile_waves = min(_TILE_WAVES, n_waves // self.n_threads)
-        size = max(1, tile_waves // (n_terms * n_columns))
-        row_size = min(n_rows, size)
-        sample_size = max(1, size // row_size)
-        self.places = [
-            (batch, samples, rows)
-            for batch in range(n_batches)
-            for samples in _slices(n_samples, sample_size)
-            for rows in _slices(n_rows, row_size)
-        ]
+            worthwhile = n_lines * n_terms * n_columns // _LEAST_WAVES
+            self.n_threads = max(1, min(torch.get_num_threads(), worthwhile))
+        self.tile_lines = max(1, _TILE_WAVES // (n_terms * n_columns))
+        most = max(1, min(_SHARE_TILES * self.tile_lines, n_lines // self.n_threads))
+        shares = _rectangles((slice(0, n_samples), slice(0, n_rows)), most, self.n_threads)
+        self.shares = [(batch, lines) for batch in range(n_batches) for lines in shares]
 
     def run(self, work: Callable[[Iterator[int]], list[Tensor]]) -> list[Tensor]:
-        """The sum of what every thread makes of its tiles."""
-        first, *others = on_threads(work, len(self.places), self.n_threads)
+        """The sum of what every thread makes of its shares."""
+        first, *others = on_threads(work, len(self.shares), self.n_threads)
         for other in others:
             for total, part in zip(first, other, strict=True):
                 total += part
         return first
 
-    def tiles(self, shares: Iterator[int], total: Moments | None = None) -> Iterator[Tile]:
-        """Some of the tiles; their gradients are added to the total."""
-        batch: _Batch | None = None
-        for share in shares:
-            number, samples, rows = self.places[share]
-            if batch is None or batch.number != number:
-                batch = _Batch(self.given, total, number)
-            yield Tile(batch, samples, rows)
+    def zeros(self) -> Moments:
+        """Gradients of a thread's own, before anything is added to them."""
+        return self.given._replace(x=self.given.x.new_empty(0)).zeros()
+
+    def tiles(self, numbers: Iterator[int], total: Moments | None = None) -> Iterator[Tile]:
+        """Those of some shares; their gradients are added to the total."""
+        for number in numbers:
+            share = _Share(self, *self.shares[number], total)
+            for samples, rows in _rectangles(share.lines, self.tile_lines):
+                yield Tile(share, samples, rows)
+            if total is not None:
+                by_rows = share.add_to(total)
+                with self.adds_to_x:
+                    self.by_x[share.x_place] += by_rows
+
+    def as_given(self, gradients: Moments) -> Moments:
+        """Gradients of all threads with that of the rows, columns in the order of what was given."""
+        gradients = gradients._replace(x=self.by_x)
+        return gradients if self.order is None else gradients.with_columns(self.order.argsort(-1))
 
 
-class _Batch:
-    """Tables of a batch and of their gradients, as its tiles want them.
+def _sorted_by_transients(
+    given: Moments,
+) -> tuple[Moments, Tensor | None, list[tuple[slice, int]]]:
+    """Columns that have powers among their transients first, their order, and which are how many.
 
-    A tile is so small that to ask for a part of a tensor is not free: it is asked for here, once.
+    All columns have exponentials, few have powers: those are a small product, if they are together.
+
+    Returns:
+        Arguments, the order, and for each kind of transients which they are and how many columns, from
+        the first on, may have them.
     """
+    n_columns, n_exponentials = given.frequency.shape[-1], given.decay.shape[-1]
+    exponentials, powers = slice(0, n_exponentials), slice(n_exponentials, None)
+    if given.n_powers <= 0:
+        return given, None, [(exponentials, n_columns)] if given.n_powers == 0 else []
+    has_powers = (given.gains[:, :, powers] != 0).flatten(1, 2).any(1)  # B K
+    n_first = int(has_powers.sum(-1).max())
+    order = has_powers.int().argsort(-1, descending=True)
+    kinds = [(exponentials, n_columns), (powers, n_first)]
+    return given.with_columns(order), order, kinds
 
-    def __init__(self, given: Moments, total: Moments | None, number: int) -> None:
-        self.number, self.n_powers = number, given.n_powers
-        self.x_number = number if len(given.x) > 1 else 0
-        self.x = given.x[self.x_number]  # S N P
-        self.frequency, amplitude = given.frequency[number], given.amplitude[number]
-        self.amplitudes, self.amplitude = amplitude.unbind(), amplitude[:, None]
-        self.phase = given.phase[number, :, None]
-        self.slope = (self.frequency * self.amplitude).mT  # ∂F/∂x of a wave, over the wave: J K I
-        self.decay, self.extent = given.decay[number], given.extent[number]
-        self.gains = given.gains[number]  # 2 L K
-        self.base = given.base[:, number] if given.has_base else None  # 2 N K
-        parts = 2, self.frequency.shape[-1]
-        self.mean = given.mean[number].unflatten(0, parts)  # 2 K U
-        self.variance = given.variance[number].unflatten(0, parts)
-        if total is not None:
-            self.to_x = total.x[self.x_number]
-            self.to_frequency, self.to_phase = total.frequency[number], total.phase[number]
-            self.to_amplitudes = total.amplitude[number].unbind()
-            self.to_decay, self.to_gains = total.decay[number], total.gains[number]
-            self.to_base = total.base[:, number]
-            self.to_mean = total.mean[number].unflatten(0, parts)
-            self.to_variance = total.variance[number].unflatten(0, parts)
+
+class _Transients(NamedTuple):
+    """One kind of transients of a share: rows, gains of the columns that have them, gradients of both."""
+
+    rows: Float[Tensor, "L R"]
+    gains: tuple[Float[Tensor, "L K"], ...]  # real and imaginary
+    by_rows: Float[Tensor, "L R"]
+    to_gains: tuple[Float[Tensor, "L K"], ...]
+
+
+class _Share:
+    """Rows of one batch with their transients, its tables, and gradients of both."""
+
+    def __init__(self, tiling: Tiling, batch: int, lines: Lines, total: Moments | None) -> None:
+        given = tiling.given
+        self.number, self.lines = batch, lines
+        self.frequency, self.amplitude = given.frequency[batch], given.amplitude[batch]
+        self.amplitudes, self.phase = self.amplitude.unbind(), given.phase[batch, :, None]
+        self.decay, self.extent = given.decay[batch], given.extent[batch]
+        self.base = given.base[:, batch] if given.has_base else None  # 2 N K
+        n_terms, n_dimensions, n_columns = self.frequency.shape
+        parts = 2, n_columns
+        self.mean = given.mean[batch].unflatten(0, parts)  # 2 K U
+        self.variance = given.variance[batch].unflatten(0, parts)
+        self.means, self.variances = self.mean.unbind(), self.variance.unbind()
+
+        self.x_place = (batch if len(given.x) > 1 else 0, *lines)
+        x = given.x[self.x_place].flatten(0, 1).mT
+        self.time, self.by_time, self.transient_rows, self.by_transients, rows = workspace.of_share(
+            x, given.gains.shape[2], n_terms * (n_dimensions + 1)
+        )
+        self.time.copy_(x)  # P R
+        self.x = self.time.view(n_terms, n_dimensions, -1).mT  # J R I
+        sums = given if total is None else total  # where nothing is added, it is not asked for
+        self.transients = self._transients(tiling, given.gains[batch], sums.gains[batch])
+        if total is None:
+            return
+        self.rows = rows.view(n_terms, n_dimensions + 1, -1)  # J I+1 R: inputs and ones
+        self.rows[:, :-1], self.rows[:, -1] = self.x.mT, 1.0
+        self.slopes = (self.frequency * self.amplitude[:, None]).mT.unbind()  # ∂F/∂x over F: K I
+        self.by_table = self.time.new_zeros(n_terms, n_dimensions + 1, n_columns)
+        self.by_x = self.by_time.view(self.x.shape).unbind()  # R I of each term
+        self.to_amplitudes, self.to_base = total.amplitude[batch].unbind(), total.base[:, batch]
+        self.to_mean = total.mean[batch].unflatten(0, parts).mT  # 2 U K
+        self.to_variance = total.variance[batch].unflatten(0, parts).mT
+
+    def _transients(self, tiling: Tiling, gains: Tensor, to_gains: Tensor) -> list[_Transients]:
+        if not tiling.kinds:
+            return []
+        lines = transient_lines(self.time, self.decay, self.extent, tiling.given.n_powers)
+        for rows, line in zip(self.transient_rows.split(len(self.time)), lines, strict=True):
+            rows.copy_(line)
+        return [
+            _Transients(
+                self.transient_rows[some],
+                gains[:, some, :n_columns].unbind(),
+                self.by_transients[some],
+                to_gains[:, some, :n_columns].unbind(),
+            )
+            for some, n_columns in tiling.kinds
+        ]
+
+    def add_to(self, total: Moments) -> Float[Tensor, "S N P"]:
+        """Add what gradients of waves and transients, now complete, say of tables; return that of x."""
+        by_table = self.by_table * self.amplitude[:, None]
+        total.frequency[self.number] += by_table[:, :-1]
+        total.phase[self.number] += by_table[:, -1]
+        by_x = torch.stack(self.by_x).mT.reshape(self.time.shape)
+        if self.transients:
+            by_time, by_decay = pull_transients(
+                self.time, self.decay, self.extent, self.transient_rows, self.by_transients
+            )
+            total.decay[self.number] += by_decay
+            by_x = by_time.add_(by_x)
+        samples, _ = self.lines
+        return by_x.mT.unflatten(0, (samples.stop - samples.start, -1))
 
 
 class Tile:
-    """Some rows of one batch, with buffers for all that is large."""
+    """Some rows of a share, with buffers for all that is large."""
 
-    def __init__(self, batch: _Batch, samples: slice, rows: slice) -> None:
-        self.batch, self.rows, self.place = batch, rows, (batch.number, samples, rows)
-        x = batch.x[samples, rows]
-        self.x_place, self.lines = (samples, rows), x.shape[:2]
-        self.time = x.flatten(0, 1).mT.contiguous()  # P R
-        n_terms, n_dimensions, n_columns = batch.frequency.shape
-        self.x = self.time.view(n_terms, n_dimensions, -1).mT  # J R I
-        self.transients: Tensor | None = None  # L R
-        if batch.n_powers >= 0:
-            self.transients = transient_lines(self.time, batch.decay, batch.extent, batch.n_powers)
-        n_rows = self.time.shape[1]
-        self.waves = _buffer("large", (2, n_terms, n_rows, n_columns), x).unbind()
-        self.value, self.spare = _buffer("small", (2, 2, n_rows, n_columns), x).unbind()
+    def __init__(self, share: _Share, samples: slice, rows: slice) -> None:
+        self.share, self.rows, self.place = share, rows, (share.number, samples, rows)
+        self.lines = samples.stop - samples.start, rows.stop - rows.start
+        all_samples, all_rows = share.lines
+        first = (samples.start - all_samples.start) * (all_rows.stop - all_rows.start)
+        first += rows.start - all_rows.start
+        n_lines = math.prod(self.lines)
+        self.here = slice(first, first + n_lines)
+        n_terms, _, n_columns = share.frequency.shape
+        self.memory = workspace.of_tile(n_terms, n_lines, n_columns, share.x)
 
     def evaluate(self) -> None:
-        """Make F, its parts one after the other: 2 R K."""
-        batch, (cosine, angle) = self.batch, self.waves
-        if self.x.shape[-1] == 1:
-            torch.addcmul(batch.phase, self.x, batch.frequency, out=angle)
+        """Make F and its square, their parts one after the other: 2 R K."""
+        share, memory = self.share, self.memory
+        x, angle = share.x[:, self.here], memory.sine
+        if x.shape[-1] == 1:
+            torch.addcmul(share.phase, x, share.frequency, out=angle)
         else:
-            torch.baddbmm(batch.phase, self.x, batch.frequency, out=angle)
-        torch.cos(angle, out=cosine)
+            torch.baddbmm(share.phase, x, share.frequency, out=angle)
+        torch.cos(angle, out=memory.cosine)
         angle.sin_()
-        bases = (None, None) if batch.base is None else batch.base[:, self.rows]
-        for value, wave, base in zip(self.value, self.waves, bases, strict=True):
-            terms, (first, *others) = wave.unbind(), batch.amplitudes
+        bases = (None, None) if share.base is None else share.base[:, self.rows]
+        first_factor, *factors = share.amplitudes
+        for value, (first, *terms), base in zip(
+            memory.values, (memory.cosines, memory.sines), bases, strict=True
+        ):
             if base is None:
-                torch.mul(terms[0], first, out=value)
+                torch.mul(first, first_factor, out=value)
             else:
-                term, total = (item.view(*self.lines, -1) for item in (terms[0], value))
-                torch.addcmul(base, term, first, out=total)
-            for term, factor in zip(terms[1:], others, strict=True):
+                term, total = (item.view(*self.lines, -1) for item in (first, value))
+                torch.addcmul(base, term, first_factor, out=total)
+            for term, factor in zip(terms, factors, strict=True):
                 value.addcmul_(term, factor)
-        if self.transients is not None:
-            self.value.baddbmm_(self.transients.mT.expand(2, -1, -1), batch.gains)
+        for kind in share.transients:
+            rows = kind.rows[:, self.here].mT
+            for value, gains in zip(memory.values, kind.gains, strict=True):
+                value[:, : gains.shape[-1]].addmm_(rows, gains)
+        torch.square(memory.value, out=memory.spare)
 
-    def moments(self) -> tuple[Tensor, ...]:
+    def moments(self) -> tuple[Tensor, Tensor]:
         """Fm and F²v, S N U each."""
-        square = torch.square(self.value, out=self.spare)
-        products = (
-            thin_products(value, weights)
-            for value, weights in ((self.value, self.batch.mean), (square, self.batch.variance))
-        )
-        return tuple((real + imag).view(*self.lines, -1) for real, imag in products)
+        share, memory = self.share, self.memory
+        mean = _sum_of_products(memory.values, share.means)
+        variance = _sum_of_products(memory.spares, share.variances)
+        return mean.view(*self.lines, -1), variance.view(*self.lines, -1)
 
     def pull_back(self, of_mean: Tensor, of_variance: Tensor) -> None:
-        """Add what gradients of the moments say of every argument; F is spent on it."""
-        batch, value, gradient = self.batch, self.value, self.spare
+        """Add what gradients of the moments say of every argument; F and its square are spent on it."""
+        share, value, gradient = self.share, self.memory.value, self.memory.spare
         of_mean, of_variance = (item.flatten(0, 1) for item in (of_mean, of_variance))  # R U
+        share.to_mean.baddbmm_(of_mean.mT.expand(2, -1, -1), value)
+        share.to_variance.baddbmm_(of_variance.mT.expand(2, -1, -1), gradient)
         if of_mean.shape[-1] == 1:  # outer products, in one pass each
-            torch.mul(value, 2 * batch.variance.mT, out=gradient).mul_(of_variance)
-            gradient.addcmul_(of_mean, batch.mean.mT)
+            torch.mul(value, 2 * share.variance.mT, out=gradient).mul_(of_variance)
+            gradient.addcmul_(of_mean, share.mean.mT)
         else:
-            torch.matmul(of_variance, batch.variance.mT, out=gradient).mul_(value)
-            gradient.baddbmm_(of_mean.expand(2, -1, -1), batch.mean.mT, beta=2)
-        batch.to_mean += torch.bmm(of_mean.mT.expand(2, -1, -1), value).mT
-        batch.to_variance += torch.bmm(of_variance.mT.expand(2, -1, -1), value.square_()).mT
-        if batch.base is not None:
-            batch.to_base[:, self.rows] += gradient.view(2, *self.lines, -1).sum(1)
-        self._pull_waves(gradient, value[0])
-        if self.transients is not None:
-            self._pull_transients(self.transients, gradient)
+            torch.matmul(of_variance, share.variance.mT, out=gradient).mul_(value)
+            gradient.baddbmm_(of_mean.expand(2, -1, -1), share.mean.mT, beta=2)
+        if share.base is not None:
+            share.to_base[:, self.rows] += gradient.view(2, *self.lines, -1).sum(1)
+        self._pull_waves()
+        self._pull_transients()
 
-    def _pull_waves(self, gradient: Tensor, spare: Tensor) -> None:
-        """What the gradient of F says of the waves; they are spent on it, as is R K of memory."""
-        batch, (cosine, sine), (real, imag) = self.batch, self.waves, gradient
-        for to_amplitude, c, s in zip(batch.to_amplitudes, cosine, sine, strict=True):
-            to_amplitude += torch.mul(c, real, out=spare).addcmul_(s, imag).sum(0)
-        across = cosine.mul_(imag).addcmul_(sine, real, value=-1)
-        rows = torch.cat([self.x, torch.ones_like(self.x[..., :1])], dim=-1).mT
-        by_table = rows @ across * batch.amplitude
-        batch.to_frequency += by_table[:, :-1]
-        batch.to_phase += by_table[:, -1]
-        self._add_to_x(thin_products(across, batch.slope).mT.flatten(0, 1))
+    def _pull_waves(self) -> None:
+        """What the gradient of F says of the waves; they are spent on it, and F as well."""
+        share, memory, (real, imag) = self.share, self.memory, self.memory.spares
+        along, ones = memory.values[0], share.rows[0, -1, self.here]
+        for to_amplitude, cosine, sine in zip(
+            share.to_amplitudes, memory.cosines, memory.sines, strict=True
+        ):
+            torch.mul(cosine, real, out=along).addcmul_(sine, imag)
+            to_amplitude.addmv_(along.mT, ones)
+        across = memory.cosine.mul_(imag).addcmul_(memory.sine, real, value=-1)
+        share.by_table.baddbmm_(share.rows[:, :, self.here], across)
+        for by_x, term, slope in zip(share.by_x, memory.cosines, share.slopes, strict=True):
+            torch.mm(term, slope, out=by_x[self.here])
 
-    def _pull_transients(self, lines: Tensor, gradient: Tensor) -> None:
+    def _pull_transients(self) -> None:
         """What the gradient of F says of the transients."""
-        batch = self.batch
-        batch.to_gains.baddbmm_(lines.expand(2, -1, -1), gradient)
-        (first, second), (real, imag) = batch.gains, gradient
-        by_line = torch.addmm(first @ real.mT, second, imag.mT)
-        by_time, by_decay = pull_transients(self.time, batch.decay, batch.extent, lines, by_line)
-        batch.to_decay += by_decay
-        self._add_to_x(by_time)
-
-    def _add_to_x(self, by_time: Float[Tensor, "P R"]) -> None:
-        self.batch.to_x[self.x_place] += by_time.mT.view(*self.lines, -1)
+        for kind in self.share.transients:
+            rows, by_rows = kind.rows[:, self.here], kind.by_rows[:, self.here]
+            real, imag = (part[:, : kind.gains[0].shape[-1]] for part in self.memory.spares)
+            for to_gains, part in zip(kind.to_gains, (real, imag), strict=True):
+                to_gains.addmm_(rows, part)
+            torch.mm(kind.gains[0], real.mT, out=by_rows)
+            by_rows.addmm_(kind.gains[1], imag.mT)
 
 
-def _slices(total: int, size: int) -> list[slice]:
-    return [slice(first, min(first + size, total)) for first in range(0, total, size)]
+def _sum_of_products(matrices: tuple[Tensor, ...], tables: tuple[Tensor, ...]) -> Tensor:
+    """Products of real parts and of imaginary parts, together.
+
+    Not in one batch: for tables of a single column that is ten times slower on a CPU.
+    """
+    (real, imag), (first, second) = matrices, tables
+    return torch.mm(real, first).addmm_(imag, second)
 
 
-_workspace = threading.local()
+def _rectangles(lines: Lines, most: int, multiple: int = 1) -> list[Lines]:
+    """Even parts of at most so many lines: whole rows of some samples, or some rows of one."""
+    samples, rows = lines
+    n_rows = rows.stop - rows.start
+    row_parts = _parts(rows, most, 1 if n_rows <= most else multiple)
+    sample_parts = _parts(samples, max(1, most // n_rows), multiple if n_rows <= most else 1)
+    return [(some, part) for some in sample_parts for part in row_parts]
 
 
-def _buffer(name: str, shape: tuple[int, ...], x: Tensor) -> Tensor:
-    """Memory that every tile uses again: to ask the system for fresh pages costs as much as the sines."""
-    size = math.prod(shape)
-    kept: Tensor | None = getattr(_workspace, name, None)
-    if kept is None or kept.numel() < size or kept.dtype != x.dtype or kept.device != x.device:
-        kept = x.new_empty(size)
-        setattr(_workspace, name, kept)
-    return kept[:size].view(shape)
-
-
-def thin_products(matrices: Tensor, tables: Tensor) -> Tensor:
-    """Products with tables of few columns; by vectors where it is one: ten times faster on a CPU."""
-    if tables.shape[-1] > 1:
-        return torch.bmm(matrices, tables)
-    lines = [torch.mv(a, b) for a, b in zip(matrices, tables[..., 0], strict=True)]
-    return torch.stack(lines).unsqueeze(-1)
+def _parts(whole: slice, most: int, multiple: int) -> list[slice]:
+    """Parts that differ by one at most; their number is a multiple, if there is enough to share."""
+    size = whole.stop - whole.start
+    n_parts = min(size, multiple * math.ceil(math.ceil(size / most) / multiple))
+    edges = [whole.start + size * part // n_parts for part in range(n_parts + 1)]
+    return [slice(*pair) for pair in itertools.pairwise(edges)]
