@@ -77,13 +77,16 @@ def stacking_weights(
 def series_weights(
     log_density: Float[Tensor, "B N D"], handicap: Float[Tensor, " B"] | None = None
 ) -> Float[Tensor, "B D"]:
-    """Weights for a series: half by stacking, half by the probability that each member is the best.
+    """Weights for a series: partly by stacking, partly by the probability that each member is the best.
 
     Members of a race on a series are much alike, and stacking leaves the best one where its many
-    neighbours are; but a lead on the held-out rows need not last, and what is mixed covers better.
+    neighbours are; but a lead on the held-out rows need not last, and what is mixed covers better. So
+    stacking has half of the word, and less of it the surer several outputs agree on their best member:
+    luck would seldom choose the same one twice.
     """
-    best = probability_of_best(log_density, handicap)
-    return (stacking_weights(log_density, handicap) + best) / 2
+    alone = probability_of_best(log_density, handicap)
+    best, stacked = heard_by_all(alone), stacking_weights(log_density, handicap)
+    return best + (1 - _agreement(alone, handicap)) / 2 * (stacked - best)
 
 
 def probability_of_best(
@@ -91,11 +94,10 @@ def probability_of_best(
 ) -> Float[Tensor, "B D"]:
     """How probable it is that each member is the best, by consecutive held-out rows of a series.
 
-    All rows together speak for a member, exp(Σ log density), averaged over uncertain emphases of the
-    parts of the tail: a lead in every part counts in full, one that rests on a single part little, as
-    neighbouring rows repeat each other (the Bayesian bootstrap of Yao et al. 2018, of blocks). Where
-    an output is too noisy to tell, the others speak for it: the best member of one is that of another
-    with probability one half. Who leaves is as in :func:`stacking_weights`.
+    All rows of an output together speak for a member, exp(Σ log density), averaged over uncertain
+    emphases of the parts of the tail: a lead in every part counts in full, one that rests on a single
+    part little, as neighbouring rows repeat each other (the Bayesian bootstrap of Yao et al. 2018, of
+    blocks). Who leaves is as in :func:`stacking_weights`.
     """
     known = ~log_density.isnan().any(0)
     density = log_density.nan_to_num(0.0) * known
@@ -104,9 +106,30 @@ def probability_of_best(
     part = torch.arange(n_rows, device=density.device) * _N_PARTS // max(n_rows, 1)
     totals = torch.zeros_like(density[:, :1]).repeat(1, _N_PARTS, 1).index_add(1, part, density)
     spoken = torch.einsum("ek,bkd->ebd", _emphases().to(totals), totals)
-    own = torch.softmax(spoken + survives.log(), dim=1).mean(0)  # B D
-    vote = (_KINSHIP * own + (1 - _KINSHIP) / len(own)).log()
-    return torch.softmax(own.log() + vote.sum(-1, keepdim=True) - vote, dim=0)
+    return torch.softmax(spoken + survives.log(), dim=1).mean(0)
+
+
+def heard_by_all(alone: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+    """The same probabilities once each output has heard the others, and so a noisy one a clear one.
+
+    The best member of one output is that of another with probability one half.
+
+    Args:
+        alone: what the rows of each output say, from :func:`probability_of_best`.
+    """
+    vote = (_KINSHIP * alone + (1 - _KINSHIP) / len(alone)).log()
+    return torch.softmax(alone.log() + vote.sum(-1, keepdim=True) - vote, dim=0)
+
+
+def _agreement(alone: Float[Tensor, "B D"], handicap: Float[Tensor, " B"] | None) -> float:
+    """How probable it is that all of several outputs have the same best member, each by its own rows.
+
+    Only members without handicap count: one that had many chances may be lucky everywhere.
+    """
+    if alone.shape[1] == 1:
+        return 0.0
+    same = alone.prod(1)
+    return float(same.sum() if handicap is None else same[handicap == 0].sum())
 
 
 def _emphases() -> Float[Tensor, "E K"]:

@@ -10,7 +10,12 @@ from deeplfm.model import DeepLFM
 from deeplfm.training import Phase, Rows, Schedule, StoredRows
 from deeplfm.training import race as race_module
 from deeplfm.training.race import Recipe, calibrate, fit_recipe, race, split
-from deeplfm.training.stack import probability_of_best, series_weights, stacking_weights
+from deeplfm.training.stack import (
+    heard_by_all,
+    probability_of_best,
+    series_weights,
+    stacking_weights,
+)
 
 
 def wave(n_rows: int = 120) -> Rows:
@@ -165,11 +170,47 @@ def test_stacking_weights_of_a_known_mixture() -> None:
     assert float(weight.sum()) == pytest.approx(1)
 
 
-def test_weights_of_a_series_are_half_stacked_and_half_the_probability_of_the_best() -> None:
+def heard_probability_of_best(
+    density: torch.Tensor, handicap: torch.Tensor | None = None
+) -> torch.Tensor:
+    return heard_by_all(probability_of_best(density, handicap))
+
+
+def test_weights_of_one_output_are_half_stacked_and_half_the_probability_of_the_best() -> None:
     density = torch.stack([torch.full((100, 1), 0.1), *torch.zeros(4, 100, 1)]).double()
     expected = (stacking_weights(density) + probability_of_best(density)) / 2
     torch.testing.assert_close(series_weights(density), expected)
     assert float(series_weights(density)[0, 0]) > 0.5
+
+
+def test_a_lead_that_all_outputs_share_leaves_stacking_no_word() -> None:
+    """Both outputs are sure of one start by e⁵⁰; stacking alone grants four others a share."""
+    density = torch.stack([torch.full((100, 2), 0.5), *torch.zeros(4, 100, 2)]).double()
+    assert bool((stacking_weights(density)[0] < 0.9).all())
+    torch.testing.assert_close(series_weights(density)[0], torch.ones(2).double())
+
+
+@pytest.mark.parametrize("best", [(0, 1), (0, 0, 1)])
+def test_outputs_that_are_sure_of_different_starts_are_half_stacked(best: tuple[int, ...]) -> None:
+    is_best = torch.nn.functional.one_hot(torch.tensor(best), 3).T.double()  # B D
+    density = 0.5 * is_best[:, None].repeat(1, 100, 1)
+    expected = (stacking_weights(density) + is_best) / 2
+    torch.testing.assert_close(series_weights(density), expected)
+
+
+def test_outputs_that_agree_on_a_start_with_a_handicap_are_half_stacked() -> None:
+    density = torch.stack([torch.full((100, 2), 0.5), torch.zeros(100, 2)]).double()
+    handicap = torch.tensor([0.2, 0.0]).double()
+    expected = (stacking_weights(density, handicap) + torch.eye(2)[:, :1]) / 2
+    torch.testing.assert_close(series_weights(density, handicap), expected)
+
+
+def test_an_output_without_rows_confirms_no_more_than_chance() -> None:
+    """Two starts are equally probable there: the other output's is the same one with one half."""
+    density = torch.stack([torch.full((100, 2), 0.5), torch.zeros(100, 2)]).double()
+    density[:, :, 1] = torch.nan
+    expected = 0.25 * stacking_weights(density)[0, 0] + 0.75
+    torch.testing.assert_close(series_weights(density)[0, 0], expected)
 
 
 def test_a_small_lead_in_every_part_of_a_series_decides() -> None:
@@ -192,7 +233,8 @@ def test_a_lead_that_rests_on_one_part_of_a_series_is_worth_little() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weights_of", "unknown"), [(stacking_weights, [0.5, 0.5]), (probability_of_best, [0.75, 0.25])]
+    ("weights_of", "unknown"),
+    [(stacking_weights, [0.5, 0.5]), (heard_probability_of_best, [0.75, 0.25])],
 )
 def test_hopeless_members_get_nothing_and_unknown_outputs_no_opinion_of_their_own(
     weights_of: Callable[[torch.Tensor], torch.Tensor], unknown: list[float]
@@ -209,12 +251,12 @@ def test_an_output_of_a_series_that_knows_better_is_not_outvoted() -> None:
     """Nine outputs for one member, each worth 3 to 1; the tenth is sure of the other by e⁻⁵⁰."""
     lead = torch.full((100, 10), 0.5).double()
     lead[:, 9] = -0.5
-    weight = probability_of_best(torch.stack([lead, 0 * lead]))
+    weight = heard_probability_of_best(torch.stack([lead, 0 * lead]))
     assert float(weight[1, 9]) > 0.999
     assert bool((weight[0, :9] > 0.999).all())
 
 
-@pytest.mark.parametrize("weights_of", [stacking_weights, probability_of_best])
+@pytest.mark.parametrize("weights_of", [stacking_weights, heard_probability_of_best])
 @pytest.mark.parametrize(("lead", "share"), [(0.1, 0.0), (0.6, 0.5)])
 def test_a_handicap_must_be_overcome(
     lead: float, share: float, weights_of: Callable[..., torch.Tensor]
