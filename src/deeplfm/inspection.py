@@ -201,7 +201,10 @@ class Inspector:
             dtype=torch.float64,
         )
         gain = block.features.filter_gain(frequency)[:, 0]  # G F
+        hears = block.features.sensitivity.flatten(1).any(1)
         for group, values in enumerate(gain):
+            if not hears[group]:
+                continue
             owner = f", {self.outputs[group]}" if len(gain) == len(self.outputs) > 1 else ""
             yield Spectrum(
                 _named(label + owner, block, layer),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -41,6 +42,12 @@ class Moments(NamedTuple):
     def has_base(self) -> bool:
         """Whether there is anything to add for all samples."""
         return self.base.shape[2] > 0
+
+    @property
+    def n_waves(self) -> int:
+        """Waves in all: of every batch, sample, row, term and column."""
+        n_batches, n_terms, _, n_columns = self.frequency.shape
+        return n_batches * n_terms * n_columns * math.prod(self.x.shape[1:3])
 
     @property
     def n_powers(self) -> int:

@@ -21,7 +21,7 @@ from deeplfm.kernels.arguments import Moments, pull_transients, transient_lines
 from deeplfm.kernels.threads import on_threads
 from deeplfm.kernels.workspace import workspace
 
-# Waves of a tile, tiles of a share, and how many waves make it worth waking a thread.
+# Waves of a tile, tiles of a share, and how many waves are worth a thread, or sorting columns.
 _TILE_WAVES, _SHARE_TILES, _LEAST_WAVES = 3 * 2**18, 3, 2**19
 
 Lines = tuple[slice, slice]  # samples, and rows of each
@@ -46,7 +46,7 @@ class Tiling:
         n_lines = n_batches * n_samples * n_rows
         self.n_threads = 1
         if given.x.device.type == "cpu":
-            worthwhile = n_lines * n_terms * n_columns // _LEAST_WAVES
+            worthwhile = given.n_waves // _LEAST_WAVES
             self.n_threads = max(1, min(torch.get_num_threads(), worthwhile))
         self.tile_lines = max(1, _TILE_WAVES // (n_terms * n_columns))
         most = max(1, min(_SHARE_TILES * self.tile_lines, n_lines // self.n_threads))
@@ -87,16 +87,19 @@ def _sorted_by_transients(
 ) -> tuple[Moments, Tensor | None, list[tuple[slice, int]]]:
     """Columns that have powers among their transients first, their order, and which are how many.
 
-    All columns have exponentials, few have powers: those are a small product, if they are together.
+    All columns have exponentials, few have powers: those are a small product, if they are together. For
+    a few rows that is not worth the sorting.
 
     Returns:
         Arguments, the order, and for each kind of transients which they are and how many columns, from
         the first on, may have them.
     """
     n_columns, n_exponentials = given.frequency.shape[-1], given.decay.shape[-1]
+    if given.n_powers < 0:
+        return given, None, []
+    if given.n_powers == 0 or given.n_waves < _LEAST_WAVES:
+        return given, None, [(slice(None), n_columns)]
     exponentials, powers = slice(0, n_exponentials), slice(n_exponentials, None)
-    if given.n_powers <= 0:
-        return given, None, [(exponentials, n_columns)] if given.n_powers == 0 else []
     has_powers = (given.gains[:, :, powers] != 0).flatten(1, 2).any(1)  # B K
     n_first = int(has_powers.sum(-1).max())
     order = has_powers.int().argsort(-1, descending=True)
@@ -286,13 +289,15 @@ def _rectangles(lines: Lines, most: int, multiple: int = 1) -> list[Lines]:
     samples, rows = lines
     n_rows = rows.stop - rows.start
     row_parts = _parts(rows, most, 1 if n_rows <= most else multiple)
-    sample_parts = _parts(samples, max(1, most // n_rows), multiple if n_rows <= most else 1)
+    sample_parts = _parts(
+        samples, max(1, most // max(1, n_rows)), multiple if n_rows <= most else 1
+    )
     return [(some, part) for some in sample_parts for part in row_parts]
 
 
 def _parts(whole: slice, most: int, multiple: int) -> list[slice]:
     """Parts that differ by one at most; their number is a multiple, if there is enough to share."""
     size = whole.stop - whole.start
-    n_parts = min(size, multiple * math.ceil(math.ceil(size / most) / multiple))
+    n_parts = max(1, min(size, multiple * math.ceil(math.ceil(size / most) / multiple)))
     edges = [whole.start + size * part // n_parts for part in range(n_parts + 1)]
     return [slice(*pair) for pair in itertools.pairwise(edges)]

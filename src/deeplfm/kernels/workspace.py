@@ -39,14 +39,14 @@ class _Workspace(threading.local):
         sizes = len(x), len(x), n_transients, n_transients, n_rows
         needed = sum(sizes) * x.shape[1]
         if not _fits(self.share, needed, x):
-            self.share = x.new_empty(needed)
+            self.share = _memory(needed, x)
         return self.share[:needed].view(-1, x.shape[1]).split(sizes)
 
     def of_tile(self, n_terms: int, n_rows: int, n_columns: int, like: Tensor) -> TileMemory:
         """Buffers for a tile of this size."""
         needed = (2 * n_terms + 4) * n_rows * n_columns
         if not _fits(self.tile, needed, like):
-            self.tile, self.cut = like.new_empty(needed), {}
+            self.tile, self.cut = _memory(needed, like), {}
         key = n_terms, n_rows, n_columns
         if key not in self.cut:
             if len(self.cut) == _MOST_SIZES:
@@ -60,6 +60,12 @@ class _Workspace(threading.local):
 
 def _fits(kept: Tensor, needed: int, like: Tensor) -> bool:
     return kept.numel() >= needed and kept.dtype == like.dtype and kept.device == like.device
+
+
+def _memory(needed: int, like: Tensor) -> Tensor:
+    """Memory for everybody, whoever asks first: what inference mode makes, no other mode may change."""
+    with torch.inference_mode(False):
+        return torch.empty(needed, dtype=like.dtype, device=like.device)
 
 
 workspace = _Workspace()

@@ -35,27 +35,25 @@ def rhythm_recipe(architecture: Architecture, n_steps: int = 60) -> Recipe:
     r"""f_d' + γ_d f_d = S_d u with a periodic u, and lines and a broad-band residual of each output.
 
     What is an answer to the force and what is an output's own, the evidence says. Where fewer than two
-    outputs answer one force, or the user's system is no equation, each has its harmonics for itself.
+    outputs answer one force, or the linear path is of another system, each has its harmonics for itself.
     """
-    alone = pursuit_recipe(
-        architecture,
-        "rhythm",
-        n_lines=_MOST_HARMONICS,
-        bandwidth=_BANDWIDTH,
-        learn_bandwidth=True,
-        is_rhythm=True,
-    )
 
     def build(rows: Rows, seed: int) -> DeepLFM:
-        n_outputs = rows.y.shape[1]
-        if n_outputs == 1 or architecture.linear_system != "ode1":
-            return alone.build(rows, seed)
         residual = unexplained(rows)
         found = lines_of(residual, _MOST_HARMONICS, is_rhythm=True)
-        response = find_response([observed_series(residual, d) for d in range(n_outputs)], found)
-        if response is None:
-            return alone.build(rows, seed)
-        return _answering(architecture, rows, seed, found, response)
+        if architecture.linear_system == "ode1":
+            series = [observed_series(residual, d) for d in range(len(found))]
+            response = find_response(series, found)
+            if response is not None:
+                return _answering(architecture, rows, seed, found, response)
+        alone = pursuit_recipe(
+            architecture,
+            n_lines=_MOST_HARMONICS,
+            bandwidth=_BANDWIDTH,
+            learn_bandwidth=True,
+            found=found,
+        )
+        return alone.build(rows, seed)
 
     return Recipe("rhythm", build, collapsed_schedule(n_steps))
 

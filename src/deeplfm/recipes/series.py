@@ -33,6 +33,7 @@ from deeplfm.starts.initial import (
     start_from_lines,
     start_from_spectrum,
 )
+from deeplfm.starts.spectrum import Pursuit
 from deeplfm.training import Rows
 from deeplfm.training.race import Recipe
 
@@ -45,7 +46,7 @@ def pursuit_recipe(
     jitter: float = 0.0,
     learn_bandwidth: bool = False,
     has_trend: bool = False,
-    is_rhythm: bool = False,
+    found: list[Pursuit] | None = None,
     n_steps: int = 60,
 ) -> Recipe:
     """The linear path alone: lines found in the spectrum, and a broad-band residual.
@@ -59,7 +60,7 @@ def pursuit_recipe(
         learn_bandwidth: let the evidence move the bandwidths.
         has_trend: add a constant and a trend. A series that drifts needs them; in one that does not,
             they take up what is noise and carry it on.
-        is_rhythm: look for the harmonics of one rhythm in all outputs, not for lines one by one.
+        found: lines of each output that are known already; otherwise they are looked for one by one.
         n_steps: training steps.
     """
     lines = block_for(
@@ -78,10 +79,10 @@ def pursuit_recipe(
         line_block, broad_block, *others = model.output_layer.blocks
         start_covariates(others)
         rows = unexplained(rows)
-        found = lines_of(rows, n_lines, is_rhythm)
-        start_from_lines(line_block, rows, found, bandwidth, jitter)
+        started = found or lines_of(rows, n_lines)
+        start_from_lines(line_block, rows, started, bandwidth, jitter)
         line_block.features.log_lengthscale.requires_grad_(learn_bandwidth)
-        left = torch.tensor([lines.residual_variance[lines.n_supported] for lines in found])
+        left = torch.tensor([lines.residual_variance[lines.n_supported] for lines in started])
         set_noise(model, left)
         start_broad(broad_block, rows, left.clamp_min(LEAST_NOISE).sqrt().to(architecture.dtype))
         return model

@@ -58,7 +58,10 @@ def find_response(series: Sequence[Series], found: Sequence[Pursuit]) -> Respons
     n_harmonics = max((lines.n_supported for lines in found), default=0)
     fundamental = next((float(lines.frequency[0]) for lines in found if lines.n_supported), 0.0)
     frequency: Array = fundamental * np.arange(1, n_harmonics + 1, dtype=np.float64)
-    heard = np.array([len(time) > 2 * n_harmonics + 2 for time, _ in series])
+    n_told = (
+        2 * n_harmonics + 2
+    )  # numbers that rows are to tell; noise as well, so they are twice as many
+    heard = np.array([len(time) >= 2 * n_told for time, _ in series])
     if n_harmonics == 0 or heard.sum() < 2:
         return None
     told = [_harmonics(*pair, frequency) for pair in series]
@@ -120,13 +123,15 @@ class _Answers:
 
 
 def _harmonics(time: Array, value: Array, frequency: Array) -> tuple[Complex, float]:
-    """Sizes a of waves Re a e^{jωt} beside a level, and the mean |a|² that noise alone makes."""
+    """Sizes a of waves Re a e^{jωt} beside level and slope, and the mean |a|² that noise alone makes."""
     if len(time) == 0:
         return np.zeros(len(frequency), np.complex128), 1.0
     phase = np.outer(time, frequency)
-    design = np.column_stack([np.ones_like(time), np.cos(phase), np.sin(phase)])
+    line = np.ones_like(time), time - time.mean()
+    design = np.column_stack([*line, np.cos(phase), np.sin(phase)])
     gram = design.T @ design + _RIDGE * len(time) * np.eye(design.shape[1])
     coefficient = np.linalg.solve(gram, design.T @ value)
-    cosine, sine = coefficient[1:].reshape(2, -1)
-    left = float(np.mean((value - design @ coefficient) ** 2))
+    cosine, sine = coefficient[2:].reshape(2, -1)
+    n_free = max(1, len(time) - design.shape[1])
+    left = float(np.sum((value - design @ coefficient) ** 2)) / n_free
     return cosine - 1j * sine, 4 * max(left, _LEAST_NOISE) / len(time)

@@ -124,7 +124,8 @@ def heard_by_all(alone: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
 def _agreement(alone: Float[Tensor, "B D"], handicap: Float[Tensor, " B"] | None) -> float:
     """How probable it is that all of several outputs have the same best member, each by its own rows.
 
-    Only members without handicap count: one that had many chances may be lucky everywhere.
+    As if outputs erred each for itself: errors that they share make it look surer than it is. Only
+    members without handicap count: one that had many chances may be lucky everywhere.
     """
     if alone.shape[1] == 1:
         return 0.0

@@ -11,6 +11,7 @@ from torch import Tensor
 from deeplfm.kernels import tiles
 from deeplfm.kernels.arguments import Moments
 from deeplfm.kernels.plain import PlainKernels
+from deeplfm.kernels.workspace import workspace
 
 N_INPUTS, N_POWERS, N_COLUMNS = 2, 3, 6
 
@@ -81,8 +82,12 @@ def test_tiles_go_through_every_row_of_every_sample_once(
     assert len(seen) == 2 * 5 * 7
 
 
-def test_columns_with_powers_are_brought_together_and_back() -> None:
+def test_columns_with_powers_are_brought_together_and_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     given = moments()
+    assert tiles.Tiling(given).order is None  # so few rows are not worth it
+    monkeypatch.setattr(tiles, "_LEAST_WAVES", 1)
     tiling = tiles.Tiling(given)
     assert [n_columns for _, n_columns in tiling.kinds] == [N_COLUMNS, 2]
     assert tiling.order is not None
@@ -94,10 +99,12 @@ def test_columns_with_powers_are_brought_together_and_back() -> None:
 
 
 @pytest.mark.parametrize("tile_waves", [60, 10**6])
+@pytest.mark.parametrize("least_waves", [1, 10**6])
 def test_moments_and_gradients_are_those_of_the_formula(
-    monkeypatch: pytest.MonkeyPatch, tile_waves: int
+    monkeypatch: pytest.MonkeyPatch, tile_waves: int, least_waves: int
 ) -> None:
     monkeypatch.setattr(tiles, "_TILE_WAVES", tile_waves)
+    monkeypatch.setattr(tiles, "_LEAST_WAVES", least_waves)
     given = Moments(*(item.clone().requires_grad_() for item in moments()))
     columns = features(given)
     mean = torch.einsum("bsnk,bku->bsnu", columns, given.mean)
@@ -114,3 +121,10 @@ def test_moments_and_gradients_are_those_of_the_formula(
     for (name, found), expected in zip(pulled.items(), gradients, strict=True):
         expected = torch.where(asks_gain, expected, 0.0) if name == "gains" else expected
         torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11, msg=name)
+
+
+def test_memory_first_asked_for_in_inference_mode_serves_others() -> None:
+    workspace.share = workspace.tile = torch.empty(0)
+    with torch.inference_mode():
+        PlainKernels().moments(moments())
+    PlainKernels().moments(moments())

@@ -7,6 +7,7 @@ from scipy.integrate import solve_ivp
 
 from deeplfm import DeepLFMRegressor
 from deeplfm.recipes import Architecture, pursuit_recipe, rhythm_recipe
+from deeplfm.starts.initial import lines_of
 from deeplfm.training import Rows
 
 TIME = np.linspace(0, 10, 300)
@@ -79,9 +80,13 @@ def test_where_no_force_is_shared_outputs_have_harmonics_of_their_own(
 ) -> None:
     rows = rows_of(system(0.3, 0)[1][:, :n_outputs])
     model = rhythm_recipe(architecture).build(rows, seed=0)
-    plain = pursuit_recipe(architecture, bandwidth=0.3, learn_bandwidth=True, is_rhythm=True).build(
-        rows, seed=0
+    recipe = pursuit_recipe(
+        architecture,
+        bandwidth=0.3,
+        learn_bandwidth=True,
+        found=lines_of(rows, 20, is_rhythm=True),
     )
+    plain = recipe.build(rows, seed=0)
     assert model.config == plain.config
     for name, tensor in plain.state_dict().items():
         assert torch.equal(model.state_dict()[name], tensor), name

@@ -73,3 +73,21 @@ def test_one_output_or_hardly_any_rows_have_no_force_to_share() -> None:
     assert response_of(value) is None
     series = [(TIME, value), (TIME[:3], value[:3]), (TIME[:0], value[:0])]
     assert find_response(series, find_rhythm(series, 10)) is None
+
+
+@pytest.mark.parametrize("slope", [0.0, 10.0])
+def test_a_trend_does_not_change_who_answers_how(slope: float) -> None:
+    first, second = noisy(answer(2.0, 1.0), 0.1, 1), noisy(answer(60.0, 1.0), 0.1, 2)
+    found = response_of(first + slope * TIME, second)
+    assert found is not None
+    assert found.decay[0] < 10 < found.decay[1] < 150
+
+
+def test_a_few_rows_of_noise_do_not_pass_for_the_clearest_output() -> None:
+    outputs = [noisy(answer(decay, 1.0), 0.1, 1) for decay in (2.0, 60.0)]
+    for seed in range(12):
+        few = np.random.default_rng(seed).normal(size=11)
+        series = [*((TIME, value) for value in outputs), (TIME[::36][:11], few)]
+        found = find_response(series, find_rhythm(series, 4))
+        assert found is not None
+        assert (found.sensitivity[:2] != 0).all()
