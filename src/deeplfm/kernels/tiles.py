@@ -7,7 +7,6 @@ one thread is in Python, no other can be.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator
 from threading import Lock
@@ -18,13 +17,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.kernels.arguments import Moments, pull_transients, transient_lines
+from deeplfm.kernels.rectangles import Lines, rectangles
 from deeplfm.kernels.threads import on_threads
 from deeplfm.kernels.workspace import workspace
 
 # Waves of a tile, tiles of a share, and how many waves are worth a thread, or sorting columns.
 _TILE_WAVES, _SHARE_TILES, _LEAST_WAVES = 3 * 2**18, 3, 2**19
-
-Lines = tuple[slice, slice]  # samples, and rows of each
 
 
 class Tiling:
@@ -50,7 +48,7 @@ class Tiling:
             self.n_threads = max(1, min(torch.get_num_threads(), worthwhile))
         self.tile_lines = max(1, _TILE_WAVES // (n_terms * n_columns))
         most = max(1, min(_SHARE_TILES * self.tile_lines, n_lines // self.n_threads))
-        shares = _rectangles((slice(0, n_samples), slice(0, n_rows)), most, self.n_threads)
+        shares = rectangles((slice(0, n_samples), slice(0, n_rows)), most, self.n_threads)
         self.shares = [(batch, lines) for batch in range(n_batches) for lines in shares]
 
     def run(self, work: Callable[[Iterator[int]], list[Tensor]]) -> list[Tensor]:
@@ -69,7 +67,7 @@ class Tiling:
         """Those of some shares; their gradients are added to the total."""
         for number in numbers:
             share = _Share(self, *self.shares[number], total)
-            for samples, rows in _rectangles(share.lines, self.tile_lines):
+            for samples, rows in rectangles(share.lines, self.tile_lines):
                 yield Tile(share, samples, rows)
             if total is not None:
                 by_rows = share.add_to(total)
@@ -139,7 +137,7 @@ class _Share:
         )
         self.time.copy_(x)  # P R
         self.x = self.time.view(n_terms, n_dimensions, -1).mT  # J R I
-        sums = given if total is None else total  # where nothing is added, it is not asked for
+        sums = total or given  # without a total nothing is pulled back, and nothing added
         self.transients = self._transients(tiling, given.gains[batch], sums.gains[batch])
         if total is None:
             return
@@ -282,22 +280,3 @@ def _sum_of_products(matrices: tuple[Tensor, ...], tables: tuple[Tensor, ...]) -
     """
     (real, imag), (first, second) = matrices, tables
     return torch.mm(real, first).addmm_(imag, second)
-
-
-def _rectangles(lines: Lines, most: int, multiple: int = 1) -> list[Lines]:
-    """Even parts of at most so many lines: whole rows of some samples, or some rows of one."""
-    samples, rows = lines
-    n_rows = rows.stop - rows.start
-    row_parts = _parts(rows, most, 1 if n_rows <= most else multiple)
-    sample_parts = _parts(
-        samples, max(1, most // max(1, n_rows)), multiple if n_rows <= most else 1
-    )
-    return [(some, part) for some in sample_parts for part in row_parts]
-
-
-def _parts(whole: slice, most: int, multiple: int) -> list[slice]:
-    """Parts that differ by one at most; their number is a multiple, if there is enough to share."""
-    size = whole.stop - whole.start
-    n_parts = max(1, min(size, multiple * math.ceil(math.ceil(size / most) / multiple)))
-    edges = [whole.start + size * part // n_parts for part in range(n_parts + 1)]
-    return [slice(*pair) for pair in itertools.pairwise(edges)]

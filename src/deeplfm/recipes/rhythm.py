@@ -20,7 +20,7 @@ from deeplfm.recipes.architecture import (
 )
 from deeplfm.recipes.covariates import beside_own_covariates, start_own, unexplained
 from deeplfm.recipes.series import pursuit_recipe
-from deeplfm.starts.initial import LEAST_NOISE, lines_of, observed_series, set_noise, start_broad
+from deeplfm.starts.initial import lines_of, observed_series, start_rest
 from deeplfm.starts.response import Response, find_response
 from deeplfm.starts.spectrum import Pursuit
 from deeplfm.training import Rows
@@ -79,9 +79,7 @@ def _answering(
     start_own(others)
     _start_force(force_block, response)
     _start_own_lines(line_block, rows, found, response)
-    left = torch.tensor([lines.residual_variance[lines.n_supported] for lines in found])
-    set_noise(model, left)
-    start_broad(broad_block, rows, left.clamp_min(LEAST_NOISE).sqrt().to(architecture.dtype))
+    start_rest(model, broad_block, rows, found)
     owner = torch.eye(n_outputs).to(broad_block.features.sensitivity)
     broad_block.features.set_sensitivity(broad_block.features.sensitivity * owner[:, None])
     return model

@@ -25,13 +25,13 @@ from deeplfm.recipes.architecture import (
 )
 from deeplfm.recipes.covariates import beside_covariates, of_time, start_covariates, unexplained
 from deeplfm.starts.initial import (
-    LEAST_NOISE,
     lines_of,
     set_noise,
     start_broad,
     start_from_composition,
     start_from_lines,
     start_from_spectrum,
+    start_rest,
 )
 from deeplfm.starts.spectrum import Pursuit
 from deeplfm.training import Rows
@@ -82,9 +82,7 @@ def pursuit_recipe(
         started = found or lines_of(rows, n_lines)
         start_from_lines(line_block, rows, started, bandwidth, jitter)
         line_block.features.log_lengthscale.requires_grad_(learn_bandwidth)
-        left = torch.tensor([lines.residual_variance[lines.n_supported] for lines in started])
-        set_noise(model, left)
-        start_broad(broad_block, rows, left.clamp_min(LEAST_NOISE).sqrt().to(architecture.dtype))
+        start_rest(model, broad_block, rows, started)
         return model
 
     return Recipe(name, build, collapsed_schedule(n_steps))

@@ -19,7 +19,7 @@ from deeplfm.starts.spectrum import Array, Pursuit, periodogram, pursue, typical
 from deeplfm.training import Rows
 from deeplfm.variational import MeanField
 
-LEAST_NOISE = 1e-6  # variance, in standardised units
+_LEAST_NOISE = 1e-6  # variance, in standardised units
 _EVIDENCE_ROWS = 1000
 
 
@@ -160,6 +160,13 @@ def start_broad(block: Block, rows: Rows, scale: Float[Tensor, " G"]) -> None:
     features.set_sensitivity(scale[:, None, None].expand_as(features.sensitivity))
 
 
+def start_rest(model: DeepLFM, broad: Block, rows: Rows, found: list[Pursuit]) -> None:
+    """Noise, and a broad-band residual of the same size, from what the lines of each output leave."""
+    left = torch.tensor([lines.residual_variance[lines.n_supported] for lines in found])
+    set_noise(model, left)
+    start_broad(broad, rows, left.clamp_min(_LEAST_NOISE).sqrt().to(broad.features.center.dtype))
+
+
 @torch.no_grad()
 def spread_evenly(block: Block, width: float) -> None:
     """Give the frequencies of a block a bandwidth, and put them at quantiles, not left to chance."""
@@ -241,7 +248,7 @@ def start_from_composition(
 @torch.no_grad()
 def set_noise(model: DeepLFM, variance: Float[Tensor, " D"]) -> None:
     """Start the noise of each output, never at zero."""
-    model.gaussian.log_variance.copy_(variance.clamp_min(LEAST_NOISE).log())
+    model.gaussian.log_variance.copy_(variance.clamp_min(_LEAST_NOISE).log())
 
 
 def mean_field(layer: Layer) -> MeanField:

@@ -58,10 +58,8 @@ def find_response(series: Sequence[Series], found: Sequence[Pursuit]) -> Respons
     n_harmonics = max((lines.n_supported for lines in found), default=0)
     fundamental = next((float(lines.frequency[0]) for lines in found if lines.n_supported), 0.0)
     frequency: Array = fundamental * np.arange(1, n_harmonics + 1, dtype=np.float64)
-    n_told = (
-        2 * n_harmonics + 2
-    )  # numbers that rows are to tell; noise as well, so they are twice as many
-    heard = np.array([len(time) >= 2 * n_told for time, _ in series])
+    # Rows tell of harmonics, level and slope, and of the noise as well: twice as many are enough.
+    heard = np.array([len(time) >= 2 * (2 * n_harmonics + 2) for time, _ in series])
     if n_harmonics == 0 or heard.sum() < 2:
         return None
     told = [_harmonics(*pair, frequency) for pair in series]
