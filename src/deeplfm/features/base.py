@@ -180,8 +180,12 @@ class FeatureMap(nn.Module):
         self, x: Float[Tensor, "*S N P"], frequency: Float[Tensor, "*R G P Q M"]
     ) -> Float[Tensor, "*T P"]:
         """Largest distance of each input from the origin, by sample where Ω differs by sample."""
-        largest = (x.detach() - self.origin).abs().amax(-2)
-        return largest.amax(0) if largest.dim() > 1 and frequency.dim() == 4 else largest
+        x = x.detach()
+        if (
+            x.dim() == 3 and frequency.dim() == 4
+        ):  # samples first: inputs are too few to be innermost
+            x = torch.cat([x.amin(0), x.amax(0)])
+        return (x - self.origin).abs().amax(-2)
 
     def filter_gain(self, frequency: Float[Tensor, " F"]) -> Float[Tensor, "G P F"]:
         """What the system makes of the size of a steady wave: |G(jω)|; 1 where there is no system."""

@@ -115,10 +115,11 @@ def pull_transients(
 ) -> tuple[Float[Tensor, "P N"], Float[Tensor, " P"]]:
     """Gradients of inputs and decays, from those of :func:`transient_lines` and its result."""
     values, gradients = (item.unflatten(0, (-1, len(x))) for item in (lines, gradient))
-    by_exponent = -values[0] * gradients[0]
+    by_exponent = (values[0] * gradients[0]).neg_()
     by_x = by_exponent * decay[:, None]
-    for power in range(1, len(values)):
-        slope = power / extent[:, None]
-        factor = slope if power == 1 else slope * values[power - 1]
-        by_x.addcmul_(factor, gradients[power])
+    if len(values) > 1:
+        by_x.addcmul_(gradients[1], 1 / extent[:, None])
+    if len(values) > 2:  # (x/e)^p: p/e times the power below
+        slopes = torch.arange(2.0, len(values)).to(extent)[:, None] / extent
+        by_x += (values[1:-1] * gradients[2:]).mul_(slopes[..., None]).sum(0)
     return by_x, (by_exponent * x).sum(-1)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from deeplfm.kernels.arguments import Moments
-from deeplfm.kernels.tiles import Tiling
+from deeplfm.kernels.tiles import Sums
+from deeplfm.kernels.tiling import Tiling
 
 
 class PlainKernels:
@@ -61,11 +62,13 @@ class PlainKernels:
         """Φm and Φ²v: B S N U each."""
         totals, tiling = given.empty(), Tiling(given, has_gradients=False)
 
-        def work(shares: Iterator[int]) -> list[Tensor]:
-            for tile in tiling.tiles(shares):
-                tile.evaluate()
-                for total, found in zip(totals, tile.moments(), strict=True):
-                    total[tile.place] = found
+        def work(numbers: Iterator[int]) -> list[Tensor]:
+            for share in tiling.shares(numbers):
+                for tile in share.tiles():
+                    tile.evaluate()
+                    for total, found in zip(totals, tile.moments(), strict=True):
+                        part = total[(share.batch.number, *tile.lines)]
+                        part.copy_(found.view(part.shape))
             return []
 
         tiling.run(work)
@@ -75,14 +78,18 @@ class PlainKernels:
         """Gradients of all arguments of :meth:`moments`."""
         tiling = Tiling(given)
 
-        def work(shares: Iterator[int]) -> list[Tensor]:
-            total = tiling.zeros()
-            for tile in tiling.tiles(shares, total):
-                tile.evaluate()
-                tile.pull_back(grad_mean[tile.place], grad_variance[tile.place])
-            return list(total)
+        def work(numbers: Iterator[int]) -> list[Tensor]:
+            sums = Sums.of(tiling.given)
+            for share in tiling.shares(numbers, sums):
+                of_mean, of_variance = map(share.flat, (grad_mean, grad_variance))
+                for tile, *slopes in zip(
+                    share.tiles(), share.cut(of_mean), share.cut(of_variance), strict=True
+                ):
+                    tile.evaluate()
+                    tile.pull_back(*slopes)
+            return list(sums)
 
-        return tiling.as_given(Moments(*tiling.run(work)))
+        return tiling.gradients(Sums(*tiling.run(work)))
 
     def squares(
         self, given: Moments, target: Tensor, weight: Tensor
@@ -99,24 +106,25 @@ class PlainKernels:
         """
         tiling = Tiling(given)
 
-        def work(shares: Iterator[int]) -> list[Tensor]:
+        def work(numbers: Iterator[int]) -> list[Tensor]:
             squares, by_target = torch.zeros_like(weight), torch.zeros_like(target)
-            total = tiling.zeros()
-            for tile in tiling.tiles(shares, total):
-                batch, samples, rows = tile.place
-                own = (batch, samples if target.shape[1] > 1 else slice(None), rows)
-                tile.evaluate()
-                mean, variance = tile.moments()
-                error, to_target = mean - target[own], by_target[own]
-                squares[batch, rows] += variance.addcmul_(error, error).sum(0)
-                of_variance = weight[batch, rows].expand_as(error)
-                of_mean = error.mul_(of_variance).mul_(2)
-                to_target -= of_mean.sum_to_size(to_target.shape)
-                tile.pull_back(of_mean, of_variance)
-            return [squares, by_target, *total]
+            sums = Sums.of(tiling.given)
+            for share in tiling.shares(numbers, sums):
+                asked, of_variance = share.flat(target), share.flat(weight[:, None])
+                found, of_mean = torch.empty_like(asked), 2 * of_variance
+                parts = map(share.cut, (asked, found, of_mean, of_variance))
+                for tile, y, square, slope, factor in zip(share.tiles(), *parts, strict=True):
+                    tile.evaluate()
+                    mean, variance = tile.moments()
+                    error = mean.sub_(y)
+                    torch.addcmul(variance, error, error, out=square)
+                    tile.pull_back(slope.mul_(error), factor)
+                share.add(found, squares[:, None])
+                share.add(-of_mean, by_target)
+            return [squares, by_target, *sums]
 
-        squares, by_target, *gradients = tiling.run(work)
-        return squares, by_target, tiling.as_given(Moments(*gradients))
+        squares, by_target, *sums = tiling.run(work)
+        return squares, by_target, tiling.gradients(Sums(*sums))
 
 
 def _add_terms(wave: Tensor, amplitude: Tensor, base: Tensor | None) -> Tensor:

@@ -10,13 +10,18 @@ Lines = tuple[slice, slice]  # samples, and rows of each
 
 def rectangles(lines: Lines, most: int, multiple: int = 1) -> list[Lines]:
     """Even parts of at most so many lines: whole rows of some samples, or some rows of one."""
-    samples, rows = lines
-    n_rows = rows.stop - rows.start
+    (samples, rows), (_, n_rows) = lines, shape_of(lines)
     row_parts = _parts(rows, most, 1 if n_rows <= most else multiple)
     sample_parts = _parts(
         samples, max(1, most // max(1, n_rows)), multiple if n_rows <= most else 1
     )
     return [(some, part) for some in sample_parts for part in row_parts]
+
+
+def shape_of(lines: Lines) -> tuple[int, int]:
+    """How many samples, and rows of each."""
+    samples, rows = lines
+    return samples.stop - samples.start, rows.stop - rows.start
 
 
 def _parts(whole: slice, most: int, multiple: int) -> list[slice]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Barrier
 from typing import TypeVar
 
@@ -42,8 +42,15 @@ def on_threads(
 
     if n_threads == 1:
         return [run()]
-    pool = _pool(n_threads)
-    return [future.result() for future in [pool.submit(run) for _ in range(n_threads)]]
+    n_before = torch.get_num_threads()
+    others = [_pool(n_threads - 1).submit(run) for _ in range(n_threads - 1)]
+    try:  # the caller does not wait for another thread to wake up
+        _work_alone()
+        own = run()
+    finally:
+        torch.set_num_threads(n_before)
+        wait(others)
+    return [own, *(other.result() for other in others)]
 
 
 def _pool(n_threads: int) -> ThreadPoolExecutor:

@@ -6,23 +6,65 @@ import threading
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-_MOST_SIZES = 100  # of tiles whose parts are remembered
+_MOST_SHAPES = 100  # of tiles whose parts are remembered
 
 
-class TileMemory(NamedTuple):
-    """Buffers of a tile, and their parts: to ask for a part is not free, and tiles are many."""
+class TileShape(NamedTuple):
+    """Sizes of a tile.
 
-    cosine: Float[Tensor, "J R K"]
-    sine: Float[Tensor, "J R K"]
-    cosines: tuple[Float[Tensor, "R K"], ...]
-    sines: tuple[Float[Tensor, "R K"], ...]
-    value: Float[Tensor, "2 R K"]
-    spare: Float[Tensor, "2 R K"]
-    values: tuple[Float[Tensor, "R K"], ...]
-    spares: tuple[Float[Tensor, "R K"], ...]
+    Attributes:
+        n_terms: number J of terms.
+        n_samples: number S of samples.
+        n_rows: number N of rows of each.
+        n_columns: number K of columns.
+        n_starts: for each kind of transients how many columns, from the first on, may have them.
+    """
+
+    n_terms: int
+    n_samples: int
+    n_rows: int
+    n_columns: int
+    n_starts: tuple[int, ...]
+
+    @property
+    def n_lines(self) -> int:
+        """Rows R = SN of all samples."""
+        return self.n_samples * self.n_rows
+
+    @property
+    def n_values(self) -> int:
+        """Entries of all buffers."""
+        return (2 * self.n_terms + 4) * self.n_lines * self.n_columns
+
+
+class TileMemory:
+    """Buffers of a tile, and their parts: to ask for a part is not free, and tiles are many.
+
+    Args:
+        memory: as many entries as the shape asks for.
+        shape: of the tile.
+    """
+
+    def __init__(self, memory: Tensor, shape: TileShape) -> None:
+        n_terms, n_samples, n_rows, n_columns, n_starts = shape
+        waves, self.value, self.spare = memory.view(-1, shape.n_lines, n_columns).split(
+            [2 * n_terms, 2, 2]
+        )  # each with its real and its imaginary part: 2 R K
+        waves = waves.unflatten(0, (2, n_terms))
+        self.cosine, self.sine = waves.unbind()  # J R K
+        self.cosines, self.waves = self.cosine.unbind(), waves.unbind(1)
+        self.values, self.spares = self.value.unbind(), self.spare.unbind()
+        self.first_wave_by_sample, self.value_by_sample, self.spare_by_sample = (
+            item.unflatten(1, (n_samples, n_rows))
+            for item in (self.waves[0], self.value, self.spare)
+        )
+        self.value_starts = [self.value[..., :n] for n in n_starts]
+        self.spare_starts = [self.spare[..., :n] for n in n_starts]
+        self.turned_spare_starts = [start.mT.unbind() for start in self.spare_starts]
+        self.turned_value = self.value.flatten(0, 1).mT  # K 2R
+        self.ones = torch.ones_like(self.turned_value[0])
 
 
 class _Workspace(threading.local):
@@ -30,32 +72,26 @@ class _Workspace(threading.local):
 
     def __init__(self) -> None:
         self.share = self.tile = torch.empty(0)
-        self.cut: dict[tuple[int, int, int], TileMemory] = {}
+        self.parts: dict[TileShape, TileMemory] = {}
 
-    def of_share(
-        self, x: Float[Tensor, "P R"], n_transients: int, n_rows: int
-    ) -> tuple[Tensor, ...]:
-        """Memory like x, twice, for transients, twice, and for so many rows more."""
-        sizes = len(x), len(x), n_transients, n_transients, n_rows
-        needed = sum(sizes) * x.shape[1]
-        if not _fits(self.share, needed, x):
-            self.share = _memory(needed, x)
-        return self.share[:needed].view(-1, x.shape[1]).split(sizes)
+    def of_share(self, n_rows: int, n_columns: list[int], like: Tensor) -> tuple[Tensor, ...]:
+        """Memory for so many rows, by columns, in parts of so many columns."""
+        needed = sum(n_columns) * n_rows
+        if not _fits(self.share, needed, like):
+            self.share = _memory(needed, like)
+        return self.share[:needed].view(-1, n_rows).split(n_columns)
 
-    def of_tile(self, n_terms: int, n_rows: int, n_columns: int, like: Tensor) -> TileMemory:
-        """Buffers for a tile of this size."""
-        needed = (2 * n_terms + 4) * n_rows * n_columns
+    def of_tile(self, shape: TileShape, like: Tensor) -> TileMemory:
+        """Buffers for a tile of this shape."""
+        needed = shape.n_values
         if not _fits(self.tile, needed, like):
-            self.tile, self.cut = _memory(needed, like), {}
-        key = n_terms, n_rows, n_columns
-        if key not in self.cut:
-            if len(self.cut) == _MOST_SIZES:
-                self.cut = {}
-            parts = self.tile[:needed].view(-1, n_rows, n_columns)
-            cosine, sine, value, spare = parts.split([n_terms, n_terms, 2, 2])
-            unbound = cosine.unbind(), sine.unbind(), value, spare, value.unbind(), spare.unbind()
-            self.cut[key] = TileMemory(cosine, sine, *unbound)
-        return self.cut[key]
+            self.tile, self.parts = _memory(needed, like), {}
+        if shape not in self.parts:
+            if len(self.parts) == _MOST_SHAPES:
+                self.parts = {}
+            with torch.inference_mode(False):
+                self.parts[shape] = TileMemory(self.tile[:needed], shape)
+        return self.parts[shape]
 
 
 def _fits(kept: Tensor, needed: int, like: Tensor) -> bool:

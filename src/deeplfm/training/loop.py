@@ -110,7 +110,10 @@ class _Run:
         if not chosen or not phase.n_steps:
             return True
         optimiser = torch.optim.AdamW(
-            chosen, lr=self.schedule.learning_rate, weight_decay=self.schedule.weight_decay
+            chosen,
+            lr=self.schedule.learning_rate,
+            weight_decay=self.schedule.weight_decay,
+            fused=True,  # a millisecond less for every step
         )
         low = self.schedule.final_rate_fraction
         decline = torch.optim.lr_scheduler.LambdaLR(

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from deeplfm.kernels import tiles
+from deeplfm.kernels import tiling
 from deeplfm.kernels.arguments import Moments
 from deeplfm.kernels.plain import PlainKernels
 from deeplfm.kernels.threads import on_threads
@@ -114,9 +114,9 @@ def test_plain_kernels_find_the_same_on_two_threads(
     monkeypatch: pytest.MonkeyPatch, two_threads: None
 ) -> None:
     expected = everything(moments())
-    monkeypatch.setattr(tiles, "_LEAST_WAVES", 1)
-    monkeypatch.setattr(tiles, "_TILE_WAVES", 200)
-    assert tiles.Tiling(moments()).n_threads == 2
+    monkeypatch.setattr(tiling, "_LEAST_WAVES", 1)
+    monkeypatch.setattr(tiling, "_TILE_WAVES", 200)
+    assert tiling.Tiling(moments()).n_threads == 2
     found = everything(moments())
     for left, right in zip(found, expected, strict=True):
         torch.testing.assert_close(left, right, rtol=1e-12, atol=1e-12)

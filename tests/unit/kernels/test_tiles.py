@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from deeplfm.kernels import tiles
+from deeplfm.kernels import tiling
 from deeplfm.kernels.arguments import Moments
 from deeplfm.kernels.plain import PlainKernels
 from deeplfm.kernels.workspace import workspace
@@ -62,17 +62,16 @@ def features(given: Moments) -> Tensor:
 def test_tiles_go_through_every_row_of_every_sample_once(
     monkeypatch: pytest.MonkeyPatch, tile_waves: int, n_threads: int
 ) -> None:
-    monkeypatch.setattr(tiles, "_TILE_WAVES", tile_waves)
-    monkeypatch.setattr(tiles, "_LEAST_WAVES", 1)
+    monkeypatch.setattr(tiling, "_TILE_WAVES", tile_waves)
+    monkeypatch.setattr(tiling, "_LEAST_WAVES", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: n_threads)
     given = moments()
-    tiling = tiles.Tiling(given)
+    cut = tiling.Tiling(given)
     seen: Counter[tuple[int, int, int]] = Counter()
-    for tile in tiling.tiles(iter(range(len(tiling.shares)))):
-        batch, samples, rows = tile.place
-        torch.testing.assert_close(
-            tile.share.time[:, tile.here].mT, given.x[0, samples, rows].flatten(0, 1)
-        )
+    shares = cut.shares(iter(range(len(cut.parts))))
+    for tile in (tile for share in shares for tile in share.tiles()):
+        batch, (samples, rows) = tile.batch.number, tile.lines
+        torch.testing.assert_close(tile.given.x[..., 0].mT, given.x[0, samples, rows].flatten(0, 1))
         seen.update(
             (batch, sample, row)
             for sample in range(samples.start, samples.stop)
@@ -86,14 +85,14 @@ def test_columns_with_powers_are_brought_together_and_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given = moments()
-    assert tiles.Tiling(given).order is None  # so few rows are not worth it
-    monkeypatch.setattr(tiles, "_LEAST_WAVES", 1)
-    tiling = tiles.Tiling(given)
-    assert [n_columns for _, n_columns in tiling.kinds] == [N_COLUMNS, 2]
-    assert tiling.order is not None
-    assert tiling.order[0, 0] == 4
-    assert set(tiling.order[1, :2].tolist()) == {1, 3}
-    back = tiling.given.with_columns(tiling.order.argsort(-1))
+    assert tiling.Tiling(given).order is None  # so few rows are not worth it
+    monkeypatch.setattr(tiling, "_LEAST_WAVES", 1)
+    cut = tiling.Tiling(given)
+    assert [n_columns for _, n_columns in cut.kinds] == [N_COLUMNS, 2]
+    assert cut.order is not None
+    assert cut.order[0, 0] == 4
+    assert set(cut.order[1, :2].tolist()) == {1, 3}
+    back = cut.given.with_columns(cut.order.argsort(-1))
     for item, expected in zip(back, given, strict=True):
         torch.testing.assert_close(item, expected, rtol=0, atol=0)
 
@@ -103,8 +102,8 @@ def test_columns_with_powers_are_brought_together_and_back(
 def test_moments_and_gradients_are_those_of_the_formula(
     monkeypatch: pytest.MonkeyPatch, tile_waves: int, least_waves: int
 ) -> None:
-    monkeypatch.setattr(tiles, "_TILE_WAVES", tile_waves)
-    monkeypatch.setattr(tiles, "_LEAST_WAVES", least_waves)
+    monkeypatch.setattr(tiling, "_TILE_WAVES", tile_waves)
+    monkeypatch.setattr(tiling, "_LEAST_WAVES", least_waves)
     given = Moments(*(item.clone().requires_grad_() for item in moments()))
     columns = features(given)
     mean = torch.einsum("bsnk,bku->bsnu", columns, given.mean)
