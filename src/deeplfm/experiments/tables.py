@@ -115,7 +115,9 @@ def number(value: float, decimals: int) -> str:
     """A score with so many decimals, or more where there would be fewer than two digits left."""
     if abs(value) >= 1000:
         return f"{value:.3g}"
-    if 1e-6 < abs(value) < 0.1:
+    if 0 < abs(value) < 1e-4:
+        return f"{value:.1e}"
+    if 0 < abs(value) < 0.1:
         decimals = max(decimals, 1 - math.floor(math.log10(abs(value))))
     return f"{value:.{decimals}f}"
 

@@ -127,11 +127,14 @@ def test_every_table_says_what_it_is_not(make):
         assert remark in text
 
 
-def test_small_and_large_numbers_keep_their_digits():
-    records = [record("ours", "first", 0, a=(0.00123, 123456.0), b=(0.0, 123456.0))]
+@pytest.mark.parametrize(
+    ("nmse", "text"), [(0.00123, "0.0012"), (1.64e-8, "1.6e-08"), (0.0, "0.00")]
+)
+def test_small_and_large_numbers_keep_their_digits(nmse, text):
+    records = [record("ours", "first", 0, a=(nmse, 123456.0), b=(0.0, 123456.0))]
     outcome = Outcome(experiment(entry("ours"), cases=("first",)), records, n_seeds=1)
-    _, ((_, nmse, _, mnll, *_),) = grid(outcome)
-    assert (nmse.text, mnll.text) == ("0.0012", "1.23e+05")
+    _, ((_, first, _, second, *_),) = grid(outcome)
+    assert (first.text, second.text) == (text, "1.23e+05")
 
 
 def test_results_are_published_together(tmp_path):
