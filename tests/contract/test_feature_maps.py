@@ -401,3 +401,23 @@ def test_weighted_inputs_scale_each_input() -> None:
     torch.testing.assert_close(columns, plain(x, *drawn))
     (gradient,) = torch.autograd.grad(columns.square().sum(), weighted.input_weight)
     assert (gradient != 0).all()
+
+
+@every_system
+def test_parameters_are_in_line(system: str) -> None:
+    """A fused optimiser walks through their memory."""
+    assert all(parameter.is_contiguous() for parameter in make(system).parameters())
+
+
+@every_system
+@pytest.mark.parametrize("drawn", [(), (4,)], ids=["one Ω", "drawn Ω"])
+@pytest.mark.parametrize("sampled", [(), (4,)], ids=["one x", "sampled x"])
+def test_extents_are_the_largest_distances_from_the_origin(
+    system: str, drawn: tuple[int, ...], sampled: tuple[int, ...]
+) -> None:
+    features = make(system)
+    features.origin = -0.7
+    x = normal(*sampled, 5, N_INPUTS)
+    distance = (x + 0.7).abs().amax(-2)
+    expected = distance.amax(0) if sampled and not drawn else distance
+    assert torch.equal(features.extent(x, draw(features, *drawn)[0]), expected)

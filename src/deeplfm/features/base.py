@@ -181,9 +181,8 @@ class FeatureMap(nn.Module):
     ) -> Float[Tensor, "*T P"]:
         """Largest distance of each input from the origin, by sample where Ω differs by sample."""
         x = x.detach()
-        if (
-            x.dim() == 3 and frequency.dim() == 4
-        ):  # samples first: inputs are too few to be innermost
+        # Over samples first: inputs are too few to be the innermost dimension of a reduction.
+        if x.dim() == 3 and frequency.dim() == 4:
             x = torch.cat([x.amin(0), x.amax(0)])
         return (x - self.origin).abs().amax(-2)
 

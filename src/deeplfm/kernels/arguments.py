@@ -22,7 +22,7 @@ class Moments(NamedTuple):
         decay: of the transients of each input; see :func:`transient_lines`.
         extent: unit of the powers of each input.
         gains: of the transients, real and imaginary.
-        base: what is added for all samples, real and imaginary; no rows where that is nothing.
+        base: what is added for all samples, real and imaginary: N rows, or none where that is nothing.
         mean: m of the columns, real ones first.
         variance: v of the columns, real ones first.
     """
@@ -34,7 +34,7 @@ class Moments(NamedTuple):
     decay: Float[Tensor, "B P"]
     extent: Float[Tensor, "B P"]
     gains: Float[Tensor, "B 2 L K"]
-    base: Float[Tensor, "2 B #N K"]
+    base: Float[Tensor, "2 B M K"]
     mean: Float[Tensor, "B 2K U"]
     variance: Float[Tensor, "B 2K U"]
 
@@ -75,10 +75,6 @@ class Moments(NamedTuple):
             mean=ordered_weights(self.mean),
             variance=ordered_weights(self.variance),
         )
-
-    def zeros(self) -> Moments:
-        """Gradients, before anything is added to them."""
-        return Moments(*(torch.zeros_like(item) for item in self))
 
     def empty(self) -> tuple[Float[Tensor, "B S N U"], Float[Tensor, "B S N U"]]:
         """Tensors for the two moments, not yet filled."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from deeplfm.kernels.arguments import pull_transients, transient_lines
 from deeplfm.kernels.rectangles import Lines, rectangles, shape_of
-from deeplfm.kernels.tiles import Batch, Rows, Tile
+from deeplfm.kernels.tiles import BatchTables, Tile, TileRows
 from deeplfm.kernels.workspace import TileShape, workspace
 
 
@@ -23,7 +23,7 @@ class Share:
         tile_lines: how many of them a tile may have.
     """
 
-    def __init__(self, batch: Batch, lines: Lines, tile_lines: int) -> None:
+    def __init__(self, batch: BatchTables, lines: Lines, tile_lines: int) -> None:
         given, (n_terms, n_dimensions, _) = batch.given, batch.frequency.shape
         self.batch, self.lines, self.shape = batch, lines, shape_of(lines)
         self.tile_places = rectangles(lines, tile_lines)
@@ -78,7 +78,7 @@ class Share:
         for place, *parts in of_tiles:
             shape = TileShape(n_terms, *shape_of(place), n_columns, n_starts)
             memory = workspace.of_tile(shape, self.time)
-            yield Tile(self.batch, place, Rows(*parts), memory)
+            yield Tile(self.batch, place, TileRows(*parts), memory)
 
     def _cut_each(self, items: Sequence[Tensor] | Tensor, dim: int) -> list[tuple[Tensor, ...]]:
         """What belongs to each tile, of several things."""

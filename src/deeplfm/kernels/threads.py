@@ -6,11 +6,10 @@ the cache are too small for that; but whole tiles may be taken by threads that n
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from threading import Barrier
+from threading import Barrier, Event
 from typing import TypeVar
 
 import torch
@@ -25,28 +24,42 @@ if hasattr(os, "register_at_fork"):  # threads do not come along
 def on_threads(
     work: Callable[[Iterator[int]], Result], n_shares: int, n_threads: int
 ) -> list[Result]:
-    """What each thread makes of its shares, which it takes until none is left.
+    """What each thread makes of its shares: every so-manyth, so that sums have the same bits each time.
 
-    A thread that started late does fewer. Gradients are not recorded.
+    Gradients are not recorded. Where one fails, the others stop before their next share. While shares
+    are done, PyTorch gives a single thread to whoever first asks it for any.
 
     Args:
         work: called once by each thread, with the numbers of its shares.
         n_shares: shares in all.
         n_threads: how many threads; one is the caller's own.
     """
-    count = itertools.count()
+    is_inference, has_failed = torch.is_inference_mode_enabled(), Event()
 
-    def run() -> Result:
-        with torch.no_grad():
-            return work(itertools.takewhile(lambda share: share < n_shares, count))
+    def shares(first: int) -> Iterator[int]:
+        for share in range(first, n_shares, n_threads):
+            if has_failed.is_set():
+                return
+            yield share
+
+    def run(first: int) -> Result:
+        try:
+            with (
+                torch.inference_mode(is_inference),
+                torch.no_grad(),
+            ):  # each thread has its own modes
+                return work(shares(first))
+        except BaseException:
+            has_failed.set()
+            raise
 
     if n_threads == 1:
-        return [run()]
+        return [run(0)]
     n_before = torch.get_num_threads()
-    others = [_pool(n_threads - 1).submit(run) for _ in range(n_threads - 1)]
+    others = [_pool(n_threads - 1).submit(run, first) for first in range(1, n_threads)]
     try:  # the caller does not wait for another thread to wake up
         _work_alone()
-        own = run()
+        own = run(0)
     finally:
         torch.set_num_threads(n_before)
         wait(others)
@@ -54,7 +67,8 @@ def on_threads(
 
 
 def _pool(n_threads: int) -> ThreadPoolExecutor:
-    """Threads on each of which PyTorch uses no others."""
+    """So many threads or more, on each of which PyTorch uses no others."""
+    n_threads = min((size for size in _pools if size >= n_threads), default=n_threads)
     if n_threads not in _pools:
         n_before, all_there = torch.get_num_threads(), Barrier(n_threads)
         pool = ThreadPoolExecutor(n_threads, thread_name_prefix="deeplfm", initializer=_work_alone)

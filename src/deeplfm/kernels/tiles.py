@@ -20,11 +20,11 @@ class Sums(NamedTuple):
     """Gradients as tiles add them up.
 
     Attributes:
-        table: of frequencies and phases, over amplitudes.
-        amplitude: as in the arguments; so are the others.
-        decay: of the transients.
-        gains: of the transients.
-        base: real and imaginary.
+        table: of frequencies and, last, of phases; both are still to be multiplied by amplitudes.
+        amplitude: as in the arguments.
+        decay: as in the arguments.
+        gains: as in the arguments.
+        base: as in the arguments.
         mean: by part and unit.
         variance: by part and unit.
     """
@@ -33,7 +33,7 @@ class Sums(NamedTuple):
     amplitude: Float[Tensor, "B J K"]
     decay: Float[Tensor, "B P"]
     gains: Float[Tensor, "B 2 L K"]
-    base: Float[Tensor, "2 B #N K"]
+    base: Float[Tensor, "2 B M K"]
     mean: Float[Tensor, "B 2 U K"]
     variance: Float[Tensor, "B 2 U K"]
 
@@ -63,7 +63,7 @@ class Sums(NamedTuple):
         )
 
 
-class Batch:
+class BatchTables:
     """Tables of one batch in the parts that tiles ask for, and where their gradients are added up.
 
     Args:
@@ -95,7 +95,7 @@ class Batch:
         self.to_mean, self.to_variance = sums.mean[number], sums.variance[number]
 
 
-class Rows(NamedTuple):
+class TileRows(NamedTuple):
     """What belongs to the rows of a tile.
 
     Attributes:
@@ -123,7 +123,9 @@ class Tile:
         memory: buffers for all that is large.
     """
 
-    def __init__(self, batch: Batch, lines: Lines, given: Rows, memory: TileMemory) -> None:
+    def __init__(
+        self, batch: BatchTables, lines: Lines, given: TileRows, memory: TileMemory
+    ) -> None:
         self.batch, self.lines, self.given, self.memory = batch, lines, given, memory
 
     def evaluate(self) -> None:

@@ -8,16 +8,15 @@ one thread is in Python, no other can be.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from threading import Lock
 
 import torch
 from torch import Tensor
 
 from deeplfm.kernels.arguments import Moments
-from deeplfm.kernels.rectangles import rectangles
+from deeplfm.kernels.rectangles import Lines, rectangles
 from deeplfm.kernels.shares import Share
 from deeplfm.kernels.threads import on_threads
-from deeplfm.kernels.tiles import Batch, Kinds, Sums
+from deeplfm.kernels.tiles import BatchTables, Kinds, Sums
 
 # Waves of a tile, tiles of a share, and how many waves are worth a thread, or sorting columns.
 _TILE_WAVES, _SHARE_TILES, _LEAST_WAVES = 3 * 2**18, 5, 2**19
@@ -33,44 +32,47 @@ class Tiling:
 
     def __init__(self, given: Moments, has_gradients: bool = True) -> None:
         self.given, self.order, self.kinds = _sorted_by_transients(given)
-        # Rows are many: all threads add to one gradient of them, and each to its own of the tables.
-        self.by_x, self._adds_to_x = given.x.new_empty(0), Lock()
-        if has_gradients:
-            self.by_x = torch.zeros_like(given.x)
-        n_samples, n_rows = given.x.shape[1:3]
+        # Rows are many: threads add to one gradient of them, each at its own, but have tables each.
+        self.by_x = torch.zeros_like(given.x) if has_gradients else given.x.new_empty(0)
         n_batches, n_terms, _, n_columns = given.frequency.shape
-        n_lines = n_batches * n_samples * n_rows
         self.n_threads = 1
         if given.x.device.type == "cpu":
             worthwhile = given.n_waves // _LEAST_WAVES
             self.n_threads = max(1, min(torch.get_num_threads(), worthwhile))
         self.tile_lines = max(1, _TILE_WAVES // (n_terms * n_columns))
+        self.tasks = self._tasks(range(n_batches))
+
+    def _tasks(self, batches: range) -> list[list[tuple[int, Lines]]]:
+        """Shares, by batch and lines; those that add to the gradient of the same rows are one task."""
+        n_own, n_samples, n_rows, _ = self.given.x.shape
+        n_lines = n_own * n_samples * n_rows
         most = max(1, min(_SHARE_TILES * self.tile_lines, n_lines // self.n_threads))
         parts = rectangles((slice(0, n_samples), slice(0, n_rows)), most, self.n_threads)
-        self.parts = [(batch, lines) for batch in range(n_batches) for lines in parts]
+        if n_own == 1:
+            return [[(batch, lines) for batch in batches] for lines in parts]
+        return [[(batch, lines)] for batch in batches for lines in parts]
 
     def run(self, work: Callable[[Iterator[int]], list[Tensor]]) -> list[Tensor]:
         """The sum of what every thread makes of its shares."""
-        first, *others = on_threads(work, len(self.parts), self.n_threads)
+        first, *others = on_threads(work, len(self.tasks), self.n_threads)
         for other in others:
             for total, part in zip(first, other, strict=True):
                 total += part
         return first
 
     def shares(self, numbers: Iterator[int], sums: Sums | None = None) -> Iterator[Share]:
-        """Some of them; when the next is asked for, the sums are complete for the last."""
-        batch: Batch | None = None
+        """Those of some tasks; gradients of a share are added up when the next is asked for."""
+        tables: dict[int, BatchTables] = {}
         for number in numbers:
-            batch_number, lines = self.parts[number]
-            if batch is None or batch.number != batch_number:
-                batch = Batch(self.given, batch_number, self.kinds, sums)
-            share = Share(batch, lines, self.tile_lines)
-            yield share
-            if sums is not None:
-                by_rows = share.pull_back()
-                with self._adds_to_x:
-                    self.by_x[share.x_place] += by_rows
+            for batch, lines in self.tasks[number]:
+                if batch not in tables:
+                    tables[batch] = BatchTables(self.given, batch, self.kinds, sums)
+                share = Share(tables[batch], lines, self.tile_lines)
+                yield share
+                if sums is not None:
+                    self.by_x[share.x_place] += share.pull_back()
 
+    @torch.no_grad()
     def gradients(self, sums: Sums) -> Moments:
         """Those of all threads and of the rows, columns in the order of what was given."""
         found = sums.gradients(self.given, self.by_x)

@@ -74,12 +74,12 @@ class _Workspace(threading.local):
         self.share = self.tile = torch.empty(0)
         self.parts: dict[TileShape, TileMemory] = {}
 
-    def of_share(self, n_rows: int, n_columns: list[int], like: Tensor) -> tuple[Tensor, ...]:
-        """Memory for so many rows, by columns, in parts of so many columns."""
-        needed = sum(n_columns) * n_rows
+    def of_share(self, n_rows: int, sizes: list[int], like: Tensor) -> tuple[Tensor, ...]:
+        """Memory for several tensors of these sizes, each entry for so many rows, which come last."""
+        needed = sum(sizes) * n_rows
         if not _fits(self.share, needed, like):
             self.share = _memory(needed, like)
-        return self.share[:needed].view(-1, n_rows).split(n_columns)
+        return self.share[:needed].view(-1, n_rows).split(sizes)
 
     def of_tile(self, shape: TileShape, like: Tensor) -> TileMemory:
         """Buffers for a tile of this shape."""

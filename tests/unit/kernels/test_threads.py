@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 import torch
 from torch import Tensor
 
-from deeplfm.kernels import tiling
+from deeplfm.kernels import threads, tiling
 from deeplfm.kernels.arguments import Moments
 from deeplfm.kernels.plain import PlainKernels
 from deeplfm.kernels.threads import on_threads
@@ -41,6 +43,30 @@ def test_an_error_in_a_thread_reaches_the_caller() -> None:
 
     with pytest.raises(ValueError, match="share 7"):
         on_threads(work, 10, 2)
+
+
+def test_an_error_stops_the_other_threads() -> None:
+    done, both = [], Barrier(2)
+
+    def work(shares: Iterator[int]) -> None:
+        for share in shares:
+            if share < 2:
+                both.wait()
+            if share == 0:
+                raise KeyboardInterrupt
+            time.sleep(0.01)
+            done.append(share)
+
+    with pytest.raises(KeyboardInterrupt):
+        on_threads(work, 1000, 2)
+    assert len(done) < 100
+
+
+def test_threads_that_are_there_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_pools", {})
+    for n_threads in (3, 2, 5, 4, 3):
+        on_threads(list, 8, n_threads)
+    assert list(threads._pools) == [2, 4]  # beside the caller's
 
 
 def test_the_number_of_threads_of_pytorch_stays_what_it_was(two_threads: None) -> None:
@@ -110,13 +136,38 @@ def everything(given: Moments) -> list[Tensor]:
     return [mean, variance, squares, by_target, *gradients, *pulled]
 
 
-def test_plain_kernels_find_the_same_on_two_threads(
-    monkeypatch: pytest.MonkeyPatch, two_threads: None
-) -> None:
-    expected = everything(moments())
+@pytest.fixture
+def small_tiles(monkeypatch: pytest.MonkeyPatch, two_threads: None) -> None:
     monkeypatch.setattr(tiling, "_LEAST_WAVES", 1)
-    monkeypatch.setattr(tiling, "_TILE_WAVES", 200)
+    monkeypatch.setattr(tiling, "_TILE_WAVES", 30)
+    monkeypatch.setattr(tiling, "_SHARE_TILES", 2)
     assert tiling.Tiling(moments()).n_threads == 2
-    found = everything(moments())
+
+
+@pytest.mark.parametrize("n_own", [1, 3], ids=["one x", "own x"])
+def test_plain_kernels_find_the_same_on_two_threads(
+    request: pytest.FixtureRequest, n_own: int
+) -> None:
+    given = moments()
+    given = given._replace(x=given.x * torch.arange(1.0, 1 + n_own)[:, None, None, None])
+    expected = everything(given)
+    request.getfixturevalue("small_tiles")
+    found = everything(given)
     for left, right in zip(found, expected, strict=True):
         torch.testing.assert_close(left, right, rtol=1e-12, atol=1e-12)
+
+
+def test_plain_kernels_find_the_same_bits_each_time(small_tiles: None) -> None:
+    given = Moments(*(item.float() for item in moments()))
+    expected = everything(given)
+    for _ in range(20):
+        for left, right in zip(everything(given), expected, strict=True):
+            assert torch.equal(left, right)
+
+
+def test_threads_are_in_inference_mode_where_the_caller_is(small_tiles: None) -> None:
+    expected = everything(moments())
+    with torch.inference_mode():
+        found = everything(moments())
+    for left, right in zip(found, expected, strict=True):
+        assert torch.equal(left, right)

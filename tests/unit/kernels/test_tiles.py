@@ -68,7 +68,7 @@ def test_tiles_go_through_every_row_of_every_sample_once(
     given = moments()
     cut = tiling.Tiling(given)
     seen: Counter[tuple[int, int, int]] = Counter()
-    shares = cut.shares(iter(range(len(cut.parts))))
+    shares = cut.shares(iter(range(len(cut.tasks))))
     for tile in (tile for share in shares for tile in share.tiles()):
         batch, (samples, rows) = tile.batch.number, tile.lines
         torch.testing.assert_close(tile.given.x[..., 0].mT, given.x[0, samples, rows].flatten(0, 1))
