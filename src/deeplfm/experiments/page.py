@@ -91,15 +91,18 @@ def _introduction(page: Path, archives: Sequence[Archive]) -> list[str]:
 
 
 def _surroundings(records: Sequence[dict[str, Any]]) -> list[str]:
-    """Versions of everything, and how many fits were made with each set of them."""
-    counts: Counter[str] = Counter()
+    """Versions of everything, and how many fits were made with which source."""
+    sources: dict[str, Counter[str]] = {}
     for record in records:
         told = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-        source = f"source {record['source']}" if record.get("source") else "source not recorded"
-        counts[f"{told}; {source}"] += 1
-    if len(counts) == 1:
-        return [f"Computed with {next(iter(counts))}."]
-    return ["Computed with:", "", *(f"- {told} ({n} fits)" for told, n in counts.most_common())]
+        found = sources.setdefault(told, Counter())
+        found[record.get("source") or "not recorded"] += 1
+    lines = []
+    for told, counts in sources.items():
+        named = [f"{name} ({n} fits)" for name, n in counts.most_common()]
+        source = ", ".join(named if len(named) > 1 else counts)
+        lines.append(f"Computed with {told}; source {source}.")
+    return lines
 
 
 def _section(page: Path, archive: Archive) -> list[str]:
