@@ -9,6 +9,7 @@ import torch
 
 from deeplfm.estimators.settings import DeepLFMSettings
 from deeplfm.experiments.declaration import Split
+from deeplfm.kernels import compiled_kernels
 from deeplfm.training import Rows, train
 
 VALIDATION = "validation"
@@ -35,7 +36,8 @@ def validation_curve(model: Any, split: Split, seed: int) -> list[dict[str, floa
     validation = _rows(model, split.x_test[VALIDATION], split.y_test[VALIDATION])
     every = max(1, recipe.schedule.n_steps // _N_POINTS)
     schedule = replace(recipe.schedule, validate_every=every)
-    history = train(recipe.build(start, seed), rows, schedule, seed, validation)
+    with compiled_kernels(model.compile):
+        history = train(recipe.build(start, seed), rows, schedule, seed, validation)
     return history.validation
 
 

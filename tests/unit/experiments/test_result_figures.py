@@ -1,5 +1,6 @@
 """Figures: models side by side, outputs below each other, and training curves of tables."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from tiny_experiment import entry, experiment, load
 
 from deeplfm import DeepLFMRegressor
+from deeplfm.experiments import curves
 from deeplfm.experiments.curves import validation_curve
 from deeplfm.experiments.declaration import Column, Split
 from deeplfm.experiments.figures import figures, series_figure
@@ -71,6 +73,17 @@ def table_split():
         y_test={part: y[rows] for part, rows in parts.items()},
         outputs=("y",),
     )
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_a_curve_is_of_the_kernels_that_the_model_was_fitted_with(monkeypatch, is_compiled):
+    asked = []
+    monkeypatch.setattr(
+        curves, "compiled_kernels", lambda wanted: nullcontext(asked.append(wanted))
+    )
+    model = DeepLFMRegressor(start="table", n_steps=1, n_features=5, compile=is_compiled)
+    assert validation_curve(model, table_split(), seed=0)
+    assert asked == [is_compiled]
 
 
 def test_a_curve_follows_the_training_of_our_model_alone():
