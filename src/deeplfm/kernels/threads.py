@@ -43,11 +43,8 @@ def on_threads(
             yield share
 
     def run(first: int) -> Result:
-        try:
-            with (
-                torch.inference_mode(is_inference),
-                torch.no_grad(),
-            ):  # each thread has its own modes
+        try:  # modes are each thread's own
+            with torch.inference_mode(is_inference), torch.no_grad():
                 return work(shares(first))
         except BaseException:
             has_failed.set()
