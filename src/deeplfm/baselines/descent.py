@@ -38,14 +38,22 @@ def descend(
         learning_rate: of the first step.
         seed: of the order of the rows.
         owner: whose fit it is.
-        time_limit: seconds, after which it stops.
+        time_limit: seconds, after which it stops; the rate falls to its end by then.
         every: called with the number of steps done, after each.
     """
-    deadline = None if time_limit is None else time.monotonic() + time_limit
+    started = time.monotonic()
+
+    def done(step: int) -> float:
+        """Share of the steps or of the time, whichever is more."""
+        used = 0.0 if time_limit is None else (time.monotonic() - started) / max(time_limit, 1e-9)
+        return min(1.0, max(step / n_steps, used))
+
     optimiser = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=0.0)
-    rate = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, _FINAL_RATE, n_steps)
+    rate = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: 1 - (1 - _FINAL_RATE) * done(step)
+    )
     losses: list[float] = []
-    for step, batch in zip(range(1, n_steps + 1), _batches(n_rows, batch_size, seed), strict=False):
+    for step, batch in enumerate(_batches(n_rows, batch_size, seed), 1):
         optimiser.zero_grad()
         value = loss(batch)
         if not value.isfinite():
@@ -58,7 +66,7 @@ def descend(
         rate.step()
         losses.append(value.item())
         every(step)
-        if deadline is not None and time.monotonic() > deadline:
+        if done(step) >= 1:
             break
     last = losses[-(-len(losses) * 9 // 10) :] or losses[-1:]
     return sum(last) / len(last)
