@@ -131,6 +131,7 @@ class Start(StrEnum):
     SPECTRUM = "spectrum"
     COMPOSITION = "composition"
     FEEDBACK = "feedback"
+    MEMORY = "memory"
     LFM = "lfm"
     TABLE = "table"
     NEIGHBOURS = "neighbours"

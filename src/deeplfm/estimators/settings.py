@@ -28,10 +28,10 @@ class DeepLFMSettings(BaseEstimator):
         n_forces: number of latent forces of a deep block, or of the latent force model.
         n_features: number of frequencies per force.
         start: "race", or one start alone: "pursuit", "rhythm" (all outputs repeat one cycle), "deep",
-            "spectrum", "composition", "feedback" (the next row from the last ones), "lfm" (the
-            classical latent force model, whose outputs share their forces); for tables "table" (deep),
-            "neighbours" (what the nearest rows share), "density" (targets of any distribution);
-            "paper". ``None`` takes the preset's.
+            "spectrum", "composition", "feedback" (the next row from a few last ones), "memory"
+            (in a straight line from many), "lfm" (the classical latent force model, whose outputs
+            share their forces); for tables "table" (deep), "neighbours" (what the nearest rows
+            share), "density" (targets of any distribution); "paper". ``None`` takes the preset's.
         n_steps: training steps of each fit; ``None`` takes the recipe's own number.
         batch_size: rows in each step; ``None`` takes the recipe's own: 1000 for tables, all rows for
             series. Of these the 20 000 most recent rows are used, or 100 000 in batches.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deeplfm.errors import ConfigError
 from deeplfm.recipes.architecture import Architecture
-from deeplfm.recipes.feedback import feedback_recipe
+from deeplfm.recipes.feedback import feedback_recipe, memory_recipe
 from deeplfm.recipes.lfm import lfm_recipe
 from deeplfm.recipes.rhythm import rhythm_recipe
 from deeplfm.recipes.series import (
@@ -16,7 +16,7 @@ from deeplfm.recipes.series import (
 from deeplfm.recipes.tables import density_recipe, neighbours_recipe, paper_recipe, table_recipe
 from deeplfm.training.race import Recipe
 
-_OF_SERIES = ("spectrum", "pursuit", "rhythm", "deep", "composition", "feedback", "lfm")
+_OF_SERIES = ("spectrum", "pursuit", "rhythm", "deep", "composition", "feedback", "memory", "lfm")
 STARTS = ("race", "paper", "table", "neighbours", "density", *_OF_SERIES)
 
 
@@ -46,6 +46,7 @@ def recipes_for(
         "rhythm": lambda: rhythm_recipe(architecture, steps(60)),
         "composition": lambda: composition_recipe(architecture, n_steps=steps(60)),
         "feedback": lambda: feedback_recipe(architecture),
+        "memory": lambda: memory_recipe(architecture),
         "lfm": lambda: lfm_recipe(architecture, steps(200)),
     }
     if start not in STARTS:
@@ -84,7 +85,7 @@ def recipes_for(
             learn_bandwidth=True,
             n_steps=steps(80),
         ),
-        *(single[name]() for name in ("rhythm", "deep", "composition", "feedback")),
+        *(single[name]() for name in ("rhythm", "deep", "composition", "feedback", "memory")),
     ]
 
 
@@ -96,6 +97,7 @@ __all__ = [
     "density_recipe",
     "feedback_recipe",
     "lfm_recipe",
+    "memory_recipe",
     "neighbours_recipe",
     "paper_recipe",
     "pursuit_recipe",

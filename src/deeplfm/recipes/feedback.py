@@ -1,58 +1,107 @@
-"""A recipe for series whose past drives their future: a system that hears itself."""
+"""Recipes for series whose past drives their future: systems that hear themselves."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
+from torch import Tensor
 
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.errors import UnsuitableError
 from deeplfm.feedback import Feedback
 from deeplfm.recipes.architecture import Architecture, collapsed_schedule
 from deeplfm.starts.feedback import (
+    StepPrior,
+    find_lines,
     find_share,
     find_steps,
     forecast_error,
     learn_without_tail,
     raise_noise,
+    some_steps,
     start_steps,
 )
 from deeplfm.training import Rows
 from deeplfm.training.race import Recipe
 
-_LAGS = (1, 2, 4, 8, 16, 32)
+_FEW_LAGS = (1, 2, 4, 8, 16, 32)
 _ROWS_PER_LAG, _MOST_INPUTS = 20, 100
+_TRIAL_FEATURES, _FEATURES = 100, 200
+_MOST_LAGS, _FEWEST_LAGS, _ROWS_PER_WEIGHT, _MOST_WEIGHTS = 200, 8, 3, 600
 _FEWEST_ROWS, _UNEVEN = 60, 0.1  # of a step
-_TRIAL_FEATURES, _FEATURES, _PATHS = 100, 200, 64
+_PATHS = 64
+_HANDICAP = 0.2
 
 
 def feedback_recipe(architecture: Architecture) -> Recipe:
-    """The next row as a function of the last ones, rolled into the future.
+    """The next row as a smooth function of a few last ones, rolled into the future."""
+
+    def lags_for(n_rows: int, n_outputs: int) -> list[int]:
+        most = min(n_rows // _ROWS_PER_LAG, max(1, _MOST_INPUTS // n_outputs))
+        return [n_lags for n_lags in _FEW_LAGS if n_lags <= most]
+
+    return _recipe("feedback", architecture, lags_for, find_steps, _TRIAL_FEATURES, _FEATURES)
+
+
+def memory_recipe(architecture: Architecture) -> Recipe:
+    """The next row as a straight line through many last ones, rolled into the future.
+
+    What a linear system does, whatever its order, and what any system does that returns to where it was;
+    many lags also average the observer's noise, which few take for a derivative.
+    """
+
+    def lags_for(n_rows: int, n_outputs: int) -> list[int]:
+        most = min(_MOST_LAGS, n_rows // _ROWS_PER_WEIGHT, _MOST_WEIGHTS // n_outputs)
+        halves = [most >> k for k in range(most.bit_length())]
+        return [n_lags for n_lags in halves if n_lags >= _FEWEST_LAGS] or halves[:1]
+
+    return _recipe("memory", architecture, lags_for, find_lines, 0, 0)
+
+
+def _recipe(
+    name: str,
+    architecture: Architecture,
+    lags_for: Callable[[int, int], list[int]],
+    find: Callable[[Tensor, Tensor], list[StepPrior]],
+    n_trial_features: int,
+    n_features: int,
+) -> Recipe:
+    """A rule for the next row, whose number of lags forecasts decide.
 
     Needs an even grid of times without gaps, and no covariates, whose future it could not know. Where
-    a function of time does nearly as well, that one can be looked into, and knows both sides of a gap.
+    a function of time does nearly as well, that one can be looked into, and knows both sides of a gap:
+    hence the handicap.
+
+    Args:
+        name: of the recipe.
+        architecture: what the user chose.
+        lags_for: how many lags to try for a number of rows and outputs.
+        find: scales of the rule, from lags and increments.
+        n_trial_features: while lags are tried.
+        n_features: in the end.
     """
 
     def build(rows: Rows, seed: int) -> Feedback:
         check_record(rows)
         n_outputs = rows.y.shape[1]
         trials = []
-        for n_lags in _lags_for(rows):
-            model = _model(architecture, n_outputs, n_lags, _TRIAL_FEATURES, seed)
+        for n_lags in lags_for(*rows.y.shape):
+            model = _model(architecture, n_outputs, n_lags, n_trial_features, seed)
             model.to(rows.x.device).remember(rows.x, rows.y)
-            lags = model.lags(torch.arange(n_lags, len(rows), device=rows.x.device))
-            priors = find_steps(lags, rows.y[n_lags:] - lags[:, :n_outputs])
+            priors = find(*some_steps(model, rows))
             start_steps(model, priors)
             learn_without_tail(model, rows)
             trials.append((forecast_error(model, rows), n_lags, priors, model))
         _, n_lags, priors, trial = min(trials, key=lambda trial: trial[0])
-        model = _model(architecture, n_outputs, n_lags, _FEATURES, seed).to(rows.x.device)
+        model = _model(architecture, n_outputs, n_lags, n_features, seed).to(rows.x.device)
         start_steps(model, priors)
         model.share.fill_(find_share(trial, rows, seed))
         model.remember(rows.x, rows.y)
         raise_noise(model, rows)
         return model
 
-    return Recipe("feedback", build, collapsed_schedule(0), handicap=0.2)
+    return Recipe(name, build, collapsed_schedule(0), handicap=_HANDICAP)
 
 
 def check_record(rows: Rows) -> None:
@@ -69,12 +118,6 @@ def check_record(rows: Rows) -> None:
     step = float(time[-1] - time[0]) / (n_rows - 1)
     if float((time - even).abs().max()) > _UNEVEN * step:
         raise UnsuitableError("it needs rows at even steps of time")
-
-
-def _lags_for(rows: Rows) -> list[int]:
-    n_rows, n_outputs = rows.y.shape
-    most = min(n_rows // _ROWS_PER_LAG, max(1, _MOST_INPUTS // n_outputs))
-    return [n_lags for n_lags in _LAGS if n_lags <= most]
 
 
 def _model(

@@ -2,13 +2,16 @@ r"""How a system depends on its own past: by the evidence of one step, and by fo
 
 Of two rules that foretell the next row alike, one may be useless after ten: where there is little noise,
 many lags tell a derivative to many digits and multiply its error with every step. So the evidence
-decides on scales and noise, and how many lags there are is decided by forecasts from many rows.
+decides on scales and noise, and how many lags there are is decided by forecasts from many rows. A rule is
+a smooth function of few lags, or a straight line through many: a linear system with a long memory.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterable
+from itertools import product
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int64
@@ -20,6 +23,8 @@ from deeplfm.training import Rows
 
 _LENGTHSCALES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # times the root of the number of lagged values
 _SLOPES = (1.0, 10.0)  # scale of the straight line over that of the rest
+_OTHERS = (1e-3, 0.1, 1.0)  # scale of other outputs' lags over that of an output's own
+_FADINGS = (0.0, 0.5, 1.0)  # powers of a lag that its scale falls with
 _NOISES = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)  # variance over that of the function
 _SHARES = (0.0, 0.1, 1.0)
 _EVIDENCE_ROWS = 300
@@ -35,54 +40,100 @@ class StepPrior(NamedTuple):
     Attributes:
         lengthscale: in lagged values.
         scale: standard deviation of the function.
-        slope_scale: standard deviation of the weight of each lagged value.
+        slope_scale: standard deviations of the weights of lagged values.
         level_scale: standard deviation of the constant.
         noise_variance: of the rest.
     """
 
     lengthscale: float
     scale: float
-    slope_scale: float
+    slope_scale: Float[Tensor, " P"]
     level_scale: float
     noise_variance: float
 
 
-def find_steps(lags: Float[Tensor, "N P"], increment: Float[Tensor, "N D"]) -> list[StepPrior]:
-    """Scales and noise of each output with the highest evidence on a grid.
+@torch.no_grad()
+def some_steps(model: Feedback, rows: Rows) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N D"]]:
+    """Lags and increments of some rows of the record, for the evidence to judge by."""
+    n_steps = len(rows) - model.n_lags
+    some = torch.linspace(0, n_steps - 1, min(_EVIDENCE_ROWS, n_steps), device=rows.x.device)
+    index = model.n_lags + some.long()
+    lags = model.lags(index)
+    return lags, rows.y[index] - lags[:, : rows.y.shape[1]]
 
-    Given the ratios of the grid, the best overall scale is known in closed form: q = yᵀK⁻¹y/N.
+
+def find_steps(lags: Float[Tensor, "N P"], increment: Float[Tensor, "N D"]) -> list[StepPrior]:
+    """Scales and noise of a smooth function for each output, with the highest evidence on a grid.
 
     Args:
         lags: lagged values, standardised.
         increment: what follows, less the last value.
     """
-    some = torch.linspace(0, len(lags) - 1, min(_EVIDENCE_ROWS, len(lags))).long()
-    lags, increment = lags[some].double(), increment[some].double()
-    n_rows, n_inputs = lags.shape
+    lags, increment = lags.double(), increment.double()
+    n_inputs = lags.shape[1]
+    root = math.sqrt(n_inputs)
     distance = torch.cdist(lags, lags).square()
     line = lags @ lags.mT / n_inputs + 1
-    evidence, square, ratios = [], [], []
-    for length in _LENGTHSCALES:
-        smooth = torch.exp(-0.5 * distance / (length**2 * n_inputs))
-        for slope in _SLOPES:
-            power, waves = torch.linalg.eigh(smooth + slope**2 * line)
-            target = (waves.mT @ increment).square()
-            for noise in _NOISES:
-                spread = power.clamp_min(0) + noise
-                best = (target / spread[:, None]).mean(0).clamp_min(_LEAST * _LEAST)
-                evidence.append(-0.5 * (spread.log().sum() + n_rows * best.log()))
-                square.append(best)
-                ratios.append((length, slope, noise))
-    chosen = torch.stack(evidence).argmax(0).tolist()
-    root = math.sqrt(n_inputs)
+    kernels = (
+        ((length, slope), torch.exp(-0.5 * distance / (length * root) ** 2) + slope**2 * line)
+        for length, slope in product(_LENGTHSCALES, _SLOPES)
+    )
     priors = []
-    for d, index in enumerate(chosen):
-        (length, slope, noise), variance = ratios[index], float(square[index][d])
+    for (length, slope), variance, noise in _by_evidence(kernels, increment):
         scale = math.sqrt(variance)
-        priors.append(
-            StepPrior(length * root, scale, slope * scale / root, slope * scale, noise * variance)
-        )
+        slopes = lags.new_full((n_inputs,), slope * scale / root)
+        priors.append(StepPrior(length * root, scale, slopes, slope * scale, noise))
     return priors
+
+
+def find_lines(lags: Float[Tensor, "N P"], increment: Float[Tensor, "N D"]) -> list[StepPrior]:
+    """Scales and noise of a straight line for each output, with the highest evidence on a grid.
+
+    Other outputs may say less than an output itself, and old values less than new ones.
+
+    Args:
+        lags: lagged values, standardised, the latest row first.
+        increment: what follows, less the last value.
+    """
+    lags, increment = lags.double(), increment.double()
+    n_outputs = increment.shape[1]
+    age = torch.arange(1, lags.shape[1] // n_outputs + 1).to(lags)[:, None]
+    priors = []
+    for d in range(n_outputs):
+        is_own = torch.arange(n_outputs, device=lags.device) == d
+        slopes = [
+            (age**-fading * torch.where(is_own, 1.0, others)).flatten()
+            for others, fading in product(_OTHERS[: 1 if n_outputs == 1 else None], _FADINGS)
+        ]
+        kernels = ((slope, (lags * slope**2) @ lags.mT + 1) for slope in slopes)
+        ((slope, variance, noise),) = _by_evidence(kernels, increment[:, d : d + 1])
+        scale = math.sqrt(variance)
+        priors.append(StepPrior(1.0, scale, slope * scale, scale, noise))
+    return priors
+
+
+def _by_evidence(
+    kernels: Iterable[tuple[Any, Float[Tensor, "N N"]]], target: Float[Tensor, "N D"]
+) -> list[tuple[Any, float, float]]:
+    """For each target the kernel with the highest evidence, its variance and that of the noise.
+
+    Given the ratio of noise and function, the best overall scale is known in closed form:
+    q = yᵀK⁻¹y/N.
+    """
+    evidence, found = [], []
+    for name, kernel in kernels:
+        power, waves = torch.linalg.eigh(kernel)
+        square = (waves.mT @ target).square()
+        for noise in _NOISES:
+            spread = power.clamp_min(0) + noise
+            best = (square / spread[:, None]).mean(0).clamp_min(_LEAST * _LEAST)
+            evidence.append(-0.5 * (spread.log().sum() + len(target) * best.log()))
+            found.append((name, best, noise))
+    chosen = [found[index] for index in torch.stack(evidence).argmax(0).tolist()]
+    return [
+        (name, float(best[d]), noise * float(best[d]))
+        for d, (name, best, noise) in enumerate(chosen)
+    ]
 
 
 @torch.no_grad()
@@ -93,8 +144,8 @@ def start_steps(model: Feedback, priors: list[StepPrior]) -> None:
     for d, prior in enumerate(priors):
         features.log_lengthscale[d] = math.log(prior.lengthscale)
         sensitivity[d] = prior.scale
-        features.log_extra_scale[d] = math.log(prior.slope_scale)
         features.log_extra_scale[d, 0] = math.log(prior.level_scale)
+        features.log_extra_scale[d, 1:] = prior.slope_scale.log()
         model.gaussian.log_variance[d] = math.log(prior.noise_variance)
     features.set_sensitivity(sensitivity)
 

@@ -1,0 +1,100 @@
+"""The start with a long memory: what the evidence finds, and what a linear system gains by it."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from deeplfm import DeepLFMRegressor
+from deeplfm.errors import UnsuitableError
+from deeplfm.recipes import Architecture, memory_recipe, pursuit_recipe
+from deeplfm.starts.feedback import _NOISES, _by_evidence, find_lines
+from deeplfm.training import Rows
+from deeplfm.training.race import race
+
+
+def two_lines(n_rows: int, noise: float) -> np.ndarray:
+    """Two incommensurate waves: the next value is a straight line through the last four."""
+    t = np.arange(n_rows)
+    waves = np.sin(0.31 * t) + 0.6 * np.sin(0.83 * t + 1.0)
+    return waves + noise * np.random.default_rng(0).standard_normal(n_rows)
+
+
+def rows_of(time: np.ndarray, values: np.ndarray) -> Rows:
+    return Rows(torch.as_tensor(time)[:, None], torch.as_tensor(values).reshape(len(time), -1))
+
+
+def test_evidence_is_that_of_scipy() -> None:
+    generator = np.random.default_rng(1)
+    root = generator.standard_normal((2, 30, 30))
+    kernels = {"a": root[0] @ root[0].T, "b": 4 * np.eye(30) + root[1][:, :1] @ root[1][:, :1].T}
+    target = generator.multivariate_normal(np.zeros(30), 2 * kernels["b"], size=2).T
+    found = _by_evidence(
+        [(name, torch.as_tensor(kernel)) for name, kernel in kernels.items()],
+        torch.as_tensor(target),
+    )
+    for d, (name, variance, noise) in enumerate(found):
+        densities = {}
+        for other, kernel in kernels.items():
+            for ratio in _NOISES:
+                covariance = kernel + ratio * np.eye(30)
+                best = target[:, d] @ np.linalg.solve(covariance, target[:, d]) / 30
+                normal = stats.multivariate_normal(np.zeros(30), best * covariance)
+                densities[other, ratio] = normal.logpdf(target[:, d]), best
+        (expected, ratio), (_, best) = max(densities.items(), key=lambda item: item[1][0])
+        assert name == expected
+        assert (variance, noise) == pytest.approx((best, ratio * best), rel=1e-6)
+
+
+def test_an_output_that_others_drive_hears_them_and_one_alone_does_not() -> None:
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(400, 2, generator=generator, dtype=torch.float64)
+    lags = torch.cat([values[1:-1], values[:-2]], 1)  # two rows back, two outputs
+    noise = 0.1 * torch.randn(398, 2, generator=generator, dtype=torch.float64)
+    increment = torch.stack([lags[:, 0] - lags[:, 2], lags[:, 0] + lags[:, 3]], 1) + noise
+    alone, driven = find_lines(lags, increment)
+    assert alone.slope_scale[1] < 0.01 * alone.slope_scale[0]
+    assert driven.slope_scale[0] > 0.05 * driven.slope_scale[1]
+    assert alone.noise_variance == pytest.approx(0.01, rel=0.8)  # the nearest of a coarse grid
+
+
+def test_a_linear_system_is_foretold_to_the_noise() -> None:
+    time, values = np.arange(400.0), two_lines(400, noise=0.05)
+    model = DeepLFMRegressor(start="memory", random_state=0, progress=False)
+    model.fit(time[:300], values[:300])
+    mean, std = model.predict(time[300:], return_std=True)
+    assert np.sqrt(np.mean((mean - two_lines(400, noise=0.0)[300:]) ** 2)) < 0.05
+    low, high = model.predict_interval(time[300:], coverage=0.9)
+    inside = np.mean((low <= values[300:]) & (values[300:] <= high))
+    assert 0.8 <= inside <= 1.0
+    assert std.max() < 0.15
+
+
+def test_an_update_and_a_file_keep_its_record(tmp_path) -> None:
+    time, values = np.arange(160.0), two_lines(160, noise=0.02)
+    model = DeepLFMRegressor(start="memory", random_state=0, progress=False)
+    model.fit(time[:120], values[:120]).update(time[120:130], values[120:130])
+    assert np.abs(model.predict(time[130:150]) - values[130:150]).max() < 0.2
+    model.save(tmp_path / "model")
+    loaded = DeepLFMRegressor.load(tmp_path / "model")
+    np.testing.assert_allclose(loaded.predict(time), model.predict(time), rtol=1e-12)
+
+
+def test_it_wins_a_race_by_a_clear_lead_only() -> None:
+    values = np.cumsum(np.random.default_rng(2).standard_normal(160)) / 5
+    recipes = [pursuit_recipe(Architecture(), n_steps=2), memory_recipe(Architecture())]
+    _, report = race(recipes, rows_of(np.arange(160.0) / 160, values), is_series=True)
+    lead = report.held_out_mnll["pursuit"][0] - report.held_out_mnll["memory"][0]
+    assert lead < 0.2
+    assert report.weight.get("memory", [0.0])[0] < 0.5
+
+
+def test_rows_that_it_is_not_made_for_are_named() -> None:
+    with pytest.raises(UnsuitableError, match="even steps"):
+        memory_recipe(Architecture()).build(rows_of(np.arange(80.0) ** 2, two_lines(80, 0.1)), 0)
+
+
+def test_few_rows_teach_few_lags() -> None:
+    rows = rows_of(np.arange(60.0), np.column_stack([two_lines(60, 0.1)] * 3))
+    model = memory_recipe(Architecture(dtype=torch.float64)).build(rows, 0)
+    assert 8 <= model.n_lags <= 20
