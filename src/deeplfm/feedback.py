@@ -8,7 +8,6 @@ force that the state of the system itself makes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -20,6 +19,7 @@ from deeplfm.interpolation import interpolate
 from deeplfm.model import DeepLFM
 from deeplfm.predictive import Predictive
 from deeplfm.randomness import generator_for
+from deeplfm.rollout import follow, rule_of
 
 _MARGIN = 0.1  # of the range of the record, which paths may leave by as much
 _LONGEST = 2000  # steps ahead that are simulated; beyond, the record's own mean and variance
@@ -134,7 +134,7 @@ class Feedback(DeepLFM):
         lags = self.lags(row[None])
         value = self.record[row]
         is_missing = value.isnan()
-        (increment,) = self._rule(self.draw_weights(1))(lags)
+        (increment,) = rule_of(self.output_layer, self.draw_weights(1))(lags)
         expected = (lags[0, : len(value)] + increment).clamp(*limit)
         doubt = self.doubt[row - 1] + self.gaussian.log_variance.exp()
         most = self.record[: int(row)].var(0)
@@ -209,24 +209,10 @@ class Feedback(DeepLFM):
             generator: source of noise.
             share: of the noise that the system feels; ``None`` takes its own.
         """
-        n_outputs = weights.shape[1]
         felt = self.share if share is None else torch.as_tensor(share).to(lags)
         scale = (felt * self.gaussian.log_variance.exp()).sqrt()
-        limit, increment = self._limit(self.record), self._rule(weights)
-        values = lags.new_empty(n_steps, len(lags), n_outputs)
-        past = torch.cat([lags.new_empty(len(lags), n_steps * n_outputs), lags], dim=1)
-        for step in range(n_steps):
-            start = (n_steps - step) * n_outputs  # of the latest row; the next comes before it
-            recent = past[:, start : start + lags.shape[1]]
-            value = (recent[:, :n_outputs] + increment(recent)).clamp(*limit)
-            values[step] = value
-            if generator is not None:
-                noise = torch.randn(
-                    value.shape, generator=generator, dtype=value.dtype, device=value.device
-                )
-                value = value + scale * noise
-            past[:, start - n_outputs : start] = value
-        return values
+        rule, limit = rule_of(self.output_layer, weights), self._limit(self.record)
+        return follow(rule, lags, n_steps, limit, scale, generator)
 
     def draw_weights(
         self, n_paths: int, generator: torch.Generator | None = None
@@ -238,26 +224,6 @@ class Feedback(DeepLFM):
         else:
             weights = layer.weights.draw(layer.path_noise(n_paths, generator))
         return weights.movedim(-1, -2).flatten(1, 2)  # S G·U K
-
-    def _rule(self, weights: Float[Tensor, "S D K"]) -> Callable[[Tensor], Tensor]:
-        """What each path adds to its last value, as a function of its lags."""
-        layer = self.output_layer
-        features = layer.blocks[0].features
-
-        def line(lags: Float[Tensor, "S P"]) -> Float[Tensor, "S D"]:
-            found = torch.baddbmm(level, slope, lags.to(slope.dtype).unsqueeze(-1))
-            return found.squeeze(-1).to(lags.dtype)
-
-        def smooth(lags: Float[Tensor, "S P"]) -> Float[Tensor, "S D"]:
-            columns = torch.cat(list(layer.features(lags, 1).whole()), dim=-1)  # G S K
-            columns = columns.expand(weights.shape[1], -1, -1).to(weights.dtype)
-            return torch.einsum("dsk,sdk->sd", columns, weights).to(lags.dtype)
-
-        if features.n_features:
-            return smooth
-        weights = weights * features.log_extra_scale.exp()  # columns are one, and the lags
-        level, slope = weights[..., :1], weights[..., 1:]
-        return line
 
     def _limit(self, values: Float[Tensor, "R D"]) -> tuple[Tensor, Tensor]:
         """Lowest and highest values that a path may take."""
