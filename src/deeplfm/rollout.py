@@ -22,9 +22,9 @@ def rule_of(layer: Layer, weights: Float[Tensor, "S D K"]) -> Rule:
         columns = columns.expand(weights.shape[1], -1, -1).to(weights.dtype)
         return torch.einsum("dsk,sdk->sd", columns, weights).to(lags.dtype)
 
-    if features.n_features:
+    if len(layer.blocks) > 1 or features.n_features or features.extras != ("constant", "trend"):
         return smooth
-    scaled = weights * features.log_extra_scale.exp()  # without waves columns are one, and the lags
+    scaled = weights * features.log_extra_scale.exp()  # columns are one, and the lags
     level, slope = scaled[..., :1], scaled[..., 1:]
 
     def line(lags: Float[Tensor, "S P"]) -> Float[Tensor, "S D"]:

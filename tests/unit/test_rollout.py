@@ -51,7 +51,7 @@ def test_paths_feel_noise_and_keep_within_limits() -> None:
     lags, scale = torch.zeros(2000, 1).double(), torch.ones(1).double()
     walk = follow(lambda lags: torch.zeros_like(lags), lags, 9, FREE, scale, generator)[..., 0]
     assert (walk[0] == 0).all()  # the noise of a step is heard by the next
-    # The variance after n steps is n; its estimate is off by a fifth once in 10⁹ (5 σ √2/√2000).
+    # The variance after n steps is n; its estimate is off by a fifth, 6 σ = 6 √(2/2000), once in 10⁹.
     spread = walk.var(1)[1:5] / torch.arange(1, 5)
     assert ((spread - 1).abs() < 0.2).all()
     narrow = (-0.5 * scale, 0.5 * scale)

@@ -38,7 +38,8 @@ def descend(
         learning_rate: of the first step.
         seed: of the order of the rows.
         owner: whose fit it is.
-        time_limit: seconds, after which it stops; the rate falls to its end by then.
+        time_limit: seconds, after which it stops; the rate falls to its end by then, so that the same
+            seed no longer gives the same bits.
         every: called with the number of steps done, after each.
     """
     started = time.monotonic()

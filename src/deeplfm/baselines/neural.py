@@ -37,7 +37,7 @@ class NeuralNetwork(Baseline):
         n_steps: training steps.
         batch_size: rows in each step.
         learning_rate: of AdamW.
-        time_limit: seconds of training; ``None`` for no limit.
+        time_limit: seconds of training, whose results differ from time to time; ``None`` for no limit.
         random_state: seed of weights, masks and batches.
     """
 
@@ -82,9 +82,9 @@ class NeuralNetwork(Baseline):
             rows = inner[batch]
             return _mean_square(network(x[rows], network.masks(len(rows), noise)), y[rows])
 
-        def look(step: int) -> None:
+        def look(step: int = 0) -> None:
             nonlocal best
-            if step % _LOOK_EVERY == 0 or step == self.n_steps:
+            if step % _LOOK_EVERY == 0:
                 with torch.no_grad():
                     error = _mean_square(network(x[seen]), y[seen]).item()
                 if error < best[0]:
@@ -102,6 +102,7 @@ class NeuralNetwork(Baseline):
             time_limit=self.time_limit,
             every=look,
         )
+        look()
         network.load_state_dict(best[1])
         self.network_ = network
         self.noise_variance_ = self._best_noise(x[seen], y[seen])

@@ -40,7 +40,7 @@ class SparseGP(Baseline):
         n_steps: training steps from the best start.
         batch_size: rows in each step.
         learning_rate: of AdamW.
-        time_limit: seconds of training; ``None`` for no limit.
+        time_limit: seconds of training, whose results differ from time to time; ``None`` for no limit.
         random_state: seed of inducing points and batches.
     """
 

@@ -53,7 +53,7 @@ def recipes_for(
         raise ConfigError(f"start: {start!r} is not known. Choose one of {', '.join(STARTS)}.")
     if start in _OF_SERIES and not is_series:
         raise ConfigError(
-            f"start: {start!r} reads the spectrum of a series, and there are several inputs. Use "
+            f"start: {start!r} is for a series, and there are several inputs. Use "
             "'race' or one of 'table', 'neighbours', 'density', 'paper', or say is_series=True where the "
             "first is time."
         )

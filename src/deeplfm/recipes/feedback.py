@@ -28,7 +28,7 @@ from deeplfm.training.race import Recipe
 _FEW_LAGS = (1, 2, 4, 8, 16, 32)
 _ROWS_PER_LAG, _MOST_INPUTS = 20, 100
 _TRIAL_FEATURES, _FEATURES = 100, 200
-_MOST_LAGS, _FEWEST_LAGS, _ROWS_PER_WEIGHT, _MOST_WEIGHTS = 200, 8, 3, 600
+_MOST_LAGS, _FEWEST_LAGS, _ROWS_PER_OLD_LAG, _MOST_OLD_INPUTS = 200, 8, 3, 600
 _FEWEST_ROWS, _UNEVEN = 60, 0.1  # of a step
 _PATHS = 64
 _HANDICAP = 0.2
@@ -36,12 +36,7 @@ _HANDICAP = 0.2
 
 def feedback_recipe(architecture: Architecture) -> Recipe:
     """The next row as a smooth function of a few last ones, rolled into the future."""
-
-    def lags_for(n_rows: int, n_outputs: int) -> list[int]:
-        most = min(n_rows // _ROWS_PER_LAG, max(1, _MOST_INPUTS // n_outputs))
-        return [n_lags for n_lags in _FEW_LAGS if n_lags <= most]
-
-    return _recipe("feedback", architecture, lags_for, find_steps, _TRIAL_FEATURES, _FEATURES)
+    return _recipe("feedback", architecture, few_lags, find_steps, _TRIAL_FEATURES, _FEATURES)
 
 
 def memory_recipe(architecture: Architecture) -> Recipe:
@@ -50,13 +45,20 @@ def memory_recipe(architecture: Architecture) -> Recipe:
     What a linear system does, whatever its order, and what any system does that returns to where it was;
     many lags also average the observer's noise, which few take for a derivative.
     """
+    return _recipe("memory", architecture, many_lags, find_lines, 0, 0)
 
-    def lags_for(n_rows: int, n_outputs: int) -> list[int]:
-        most = min(_MOST_LAGS, n_rows // _ROWS_PER_WEIGHT, _MOST_WEIGHTS // n_outputs)
-        halves = [most >> k for k in range(most.bit_length())]
-        return [n_lags for n_lags in halves if n_lags >= _FEWEST_LAGS] or halves[:1]
 
-    return _recipe("memory", architecture, lags_for, find_lines, 0, 0)
+def few_lags(n_rows: int, n_outputs: int) -> list[int]:
+    """Numbers of lags that a smooth function may have."""
+    most = min(n_rows // _ROWS_PER_LAG, _MOST_INPUTS // n_outputs)
+    return [n_lags for n_lags in _FEW_LAGS if n_lags <= most]
+
+
+def many_lags(n_rows: int, n_outputs: int) -> list[int]:
+    """Numbers of lags that a straight line may have: as many as can be, half of them, and so on."""
+    most = min(_MOST_LAGS, n_rows // _ROWS_PER_OLD_LAG, _MOST_OLD_INPUTS // n_outputs)
+    halves = [most >> k for k in range(most.bit_length())]
+    return [n_lags for n_lags in halves if n_lags >= _FEWEST_LAGS] or halves[:1]
 
 
 def _recipe(
@@ -113,6 +115,10 @@ def check_record(rows: Rows) -> None:
         raise UnsuitableError(f"it needs {_FEWEST_ROWS} rows, and here are {n_rows}")
     if bool(rows.y.isnan().any()):
         raise UnsuitableError("it needs every value, and some are missing")
+    if rows.y.shape[1] > _MOST_INPUTS:
+        raise UnsuitableError(
+            f"it takes {_MOST_INPUTS} outputs at most, and here are {rows.y.shape[1]}"
+        )
     time = rows.x[:, 0].double()
     even = torch.linspace(float(time[0]), float(time[-1]), n_rows, dtype=time.dtype).to(time)
     step = float(time[-1] - time[0]) / (n_rows - 1)

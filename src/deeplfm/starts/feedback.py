@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from deeplfm.feedback import Feedback
 from deeplfm.randomness import generator_for
@@ -32,6 +33,8 @@ _LEAST = 1e-8  # mean square, in standardised units
 _TAIL = 0.25
 _ORIGINS, _LONGEST, _FEWEST_ERRORS = 60, 100, 5
 _NOISY_ORIGINS, _NOISY_PATHS, _NOISY_LONGEST = 30, 8, 50
+
+Name = TypeVar("Name")
 
 
 class StepPrior(NamedTuple):
@@ -102,7 +105,7 @@ def find_lines(lags: Float[Tensor, "N P"], increment: Float[Tensor, "N D"]) -> l
     for d in range(n_outputs):
         is_own = torch.arange(n_outputs, device=lags.device) == d
         slopes = [
-            (age**-fading * torch.where(is_own, 1.0, others)).flatten()
+            normalize((age**-fading * torch.where(is_own, 1.0, others)).flatten(), dim=0)
             for others, fading in product(_OTHERS[: 1 if n_outputs == 1 else None], _FADINGS)
         ]
         kernels = ((slope, (lags * slope**2) @ lags.mT + 1) for slope in slopes)
@@ -113,8 +116,8 @@ def find_lines(lags: Float[Tensor, "N P"], increment: Float[Tensor, "N D"]) -> l
 
 
 def _by_evidence(
-    kernels: Iterable[tuple[Any, Float[Tensor, "N N"]]], target: Float[Tensor, "N D"]
-) -> list[tuple[Any, float, float]]:
+    kernels: Iterable[tuple[Name, Float[Tensor, "N N"]]], target: Float[Tensor, "N D"]
+) -> list[tuple[Name, float, float]]:
     """For each target the kernel with the highest evidence, its variance and that of the noise.
 
     Given the ratio of noise and function, the best overall scale is known in closed form:

@@ -44,6 +44,12 @@ def test_a_constant_and_a_handful_of_rows_are_fitted():
     assert np.isfinite(model.predict(np.arange(8.0))).all()
 
 
+def test_the_last_steps_count_whenever_training_ends():
+    y = X[:, 0]
+    model = NeuralNetwork(hidden=(50,), dropout=0.0, n_steps=40).fit(X, y)  # no look before the end
+    assert np.mean((model.predict(X) - y) ** 2) < 0.1 * y.var()
+
+
 def test_time_limit_stops_training():
     model = NeuralNetwork(n_steps=10**9, time_limit=0.2).fit(X, X[:, 0])
     assert np.isfinite(model.predict(X)).all()

@@ -107,6 +107,7 @@ def with_row_left_out() -> Rows:
         (with_covariate(), "covariates"),
         (with_gap(), "missing"),
         (rows_of(np.arange(30.0), logistic(30)), "60 rows"),
+        (rows_of(np.arange(70.0), np.tile(logistic(70)[:, None], 101)), "100 outputs"),
     ],
 )
 def test_rows_that_it_is_not_made_for_are_named(rows: Rows, reason: str) -> None:

@@ -92,5 +92,5 @@ def test_the_band_holds_nine_tenths_of_the_power() -> None:
 
 
 def test_a_table_has_no_shared_forces() -> None:
-    with pytest.raises(ConfigError, match="start: 'lfm' reads the spectrum of a series"):
+    with pytest.raises(ConfigError, match="start: 'lfm' is for a series"):
         quick().fit(np.ones((20, 2)), np.ones(20))

@@ -1,16 +1,27 @@
 """The start with a long memory: what the evidence finds, and what a linear system gains by it."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
 from deeplfm import DeepLFMRegressor
+from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.errors import UnsuitableError
+from deeplfm.feedback import Feedback
 from deeplfm.recipes import Architecture, memory_recipe, pursuit_recipe
-from deeplfm.starts.feedback import _NOISES, _by_evidence, find_lines
+from deeplfm.recipes.feedback import many_lags
+from deeplfm.starts.feedback import _NOISES, _by_evidence, find_lines, start_steps
 from deeplfm.training import Rows
 from deeplfm.training.race import race
+
+
+def line_config(n_lags: int, n_outputs: int) -> ModelConfig:
+    block = BlockConfig("eq", n_features=0, extras=("constant", "trend"))
+    output = LayerConfig(n_outputs, (block,), "exact", own_features=True)
+    return ModelConfig(n_lags * n_outputs, (output,), n_samples=1, n_paths=4)
 
 
 def two_lines(n_rows: int, noise: float) -> np.ndarray:
@@ -46,6 +57,31 @@ def test_evidence_is_that_of_scipy() -> None:
         assert (variance, noise) == pytest.approx((best, ratio * best), rel=1e-6)
 
 
+def test_the_model_that_is_started_has_the_evidence_of_the_best_line() -> None:
+    n_rows, n_lags, n_outputs = 40, 3, 2
+    generator = np.random.default_rng(5)
+    lags = generator.standard_normal((n_rows, n_lags * n_outputs))
+    increment = lags[:, :2] - 0.5 * lags[:, 2:4] + 0.3 * generator.standard_normal((n_rows, 2))
+    priors = find_lines(torch.as_tensor(lags), torch.as_tensor(increment))
+    model = Feedback(line_config(n_lags, n_outputs), 0, n_lags).double()
+    start_steps(model, priors)
+    with torch.no_grad():
+        whole = model.output_layer.features(torch.as_tensor(lags), 1).whole()
+        columns = torch.cat(list(whole), dim=-1).numpy()
+    for d, y in enumerate(increment.T):
+        started = columns[d] @ columns[d].T + priors[d].noise_variance * np.eye(n_rows)
+        best = -np.inf
+        for others, fading, noise in product((1e-3, 0.1, 1.0), (0.0, 0.5, 1.0), _NOISES):
+            slope = np.repeat(np.arange(1.0, n_lags + 1) ** -fading, n_outputs)
+            slope *= np.where(np.arange(n_lags * n_outputs) % n_outputs == d, 1.0, others)
+            kernel = (lags * slope**2 / (slope**2).sum()) @ lags.T + 1 + noise * np.eye(n_rows)
+            size = y @ np.linalg.solve(kernel, y) / n_rows
+            normal = stats.multivariate_normal(np.zeros(n_rows), size * kernel)
+            best = max(best, normal.logpdf(y))
+        normal = stats.multivariate_normal(np.zeros(n_rows), started)
+        assert normal.logpdf(y) == pytest.approx(best, abs=1e-6)
+
+
 def test_an_output_that_others_drive_hears_them_and_one_alone_does_not() -> None:
     generator = torch.Generator().manual_seed(0)
     values = torch.randn(400, 2, generator=generator, dtype=torch.float64)
@@ -71,10 +107,13 @@ def test_a_linear_system_is_foretold_to_the_noise() -> None:
 
 
 def test_an_update_and_a_file_keep_its_record(tmp_path) -> None:
-    time, values = np.arange(160.0), two_lines(160, noise=0.02)
+    time, values = np.arange(200.0), two_lines(200, noise=0.02)
+    values[120:] = two_lines(207, noise=0.02)[127:]  # seven steps are skipped
     model = DeepLFMRegressor(start="memory", random_state=0, progress=False)
-    model.fit(time[:120], values[:120]).update(time[120:130], values[120:130])
-    assert np.abs(model.predict(time[130:150]) - values[130:150]).max() < 0.2
+    model.fit(time[:120], values[:120])
+    before = np.abs(model.predict(time[180:190]) - values[180:190]).max()
+    model.update(time[120:180], values[120:180])
+    assert np.abs(model.predict(time[180:190]) - values[180:190]).max() < 0.2 < before
     model.save(tmp_path / "model")
     loaded = DeepLFMRegressor.load(tmp_path / "model")
     np.testing.assert_allclose(loaded.predict(time), model.predict(time), rtol=1e-12)
@@ -94,7 +133,9 @@ def test_rows_that_it_is_not_made_for_are_named() -> None:
         memory_recipe(Architecture()).build(rows_of(np.arange(80.0) ** 2, two_lines(80, 0.1)), 0)
 
 
-def test_few_rows_teach_few_lags() -> None:
-    rows = rows_of(np.arange(60.0), np.column_stack([two_lines(60, 0.1)] * 3))
-    model = memory_recipe(Architecture(dtype=torch.float64)).build(rows, 0)
-    assert 8 <= model.n_lags <= 20
+@pytest.mark.parametrize(
+    ("shape", "lags"),
+    [((1000, 1), [200, 100, 50, 25, 12]), ((60, 3), [20, 10]), ((90, 100), [6]), ((20, 1), [6])],
+)
+def test_few_rows_and_many_outputs_have_few_lags(shape, lags) -> None:
+    assert many_lags(*shape) == lags
