@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from deeplfm.config import ModelConfig
-from deeplfm.interpolation import interpolate
+from deeplfm.interpolation import completed, interpolate, steps_of
 from deeplfm.model import DeepLFM
 from deeplfm.predictive import Predictive
 from deeplfm.randomness import generator_for
@@ -78,12 +78,14 @@ class Feedback(DeepLFM):
         row_weight: Float[Tensor, " N"] | None = None,
         reach: float | None = None,
     ) -> None:
-        """Take evenly spaced rows in order of time as the record."""
+        """Take rows in order of time as the record, on an even grid, where what is missing is filled."""
         if reach is not None:
             super().remember(x, y, row_weight, reach)
+        step = steps_of(x[:, 0])
         self.first = x[0, 0].clone()
-        self.step = (x[-1, 0] - x[0, 0]) / max(len(x) - 1, 1)
-        self.record, self.doubt = y.clone(), torch.zeros_like(y)
+        self.step = (x[-1, 0] - x[0, 0]) / step[-1].clamp_min(1)
+        self.record = completed(step, y)
+        self.doubt = torch.zeros_like(self.record)
         self._forget()
 
     @torch.no_grad()

@@ -1,9 +1,44 @@
-"""Values between the steps of an even grid."""
+"""Values on an even grid, and between its steps."""
 
 from __future__ import annotations
 
-from jaxtyping import Float
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from scipy.interpolate import PchipInterpolator
 from torch import Tensor
+
+
+def steps_of(time: Float[Tensor, " N"]) -> Int64[Tensor, " N"]:
+    """How many steps of a grid each time is after the first, where most follow after one.
+
+    >>> steps_of(torch.tensor([0.0, 0.5, 1.0, 2.0, 2.5]))
+    tensor([0, 1, 2, 4, 5])
+    """
+    width = time.diff()
+    whole = (width / width.median()).round().clamp_min(1).long()
+    return torch.cat([whole.new_zeros(1), whole.cumsum(0)])
+
+
+def completed(step: Int64[Tensor, " N"], values: Float[Tensor, "N D"]) -> Float[Tensor, "R D"]:
+    """Values of all steps up to the last: between known ones monotone, beyond them constant.
+
+    Args:
+        step: of each row, rising, from :func:`steps_of`.
+        values: NaN where not known; each column is known somewhere.
+    """
+    filled = values.new_full((int(step[-1]) + 1, values.shape[1]), torch.nan)
+    filled[step] = values
+    for column in filled.T:
+        is_known = ~column.isnan().cpu().numpy()
+        known = np.flatnonzero(is_known)
+        if len(known) == len(filled):
+            continue
+        missing = np.flatnonzero(~is_known).clip(known[0], known[-1])
+        at_known = column[known].cpu().double().numpy()
+        between = PchipInterpolator(known, at_known)(missing) if len(known) > 1 else at_known
+        column[torch.as_tensor(~is_known)] = torch.as_tensor(between).to(column)
+    return filled
 
 
 def interpolate(

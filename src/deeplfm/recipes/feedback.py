@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from jaxtyping import Int64
 from torch import Tensor
 
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.errors import UnsuitableError
 from deeplfm.feedback import Feedback
+from deeplfm.interpolation import steps_of
 from deeplfm.recipes.architecture import Architecture, collapsed_schedule
 from deeplfm.starts.feedback import (
     StepPrior,
@@ -30,6 +32,7 @@ _ROWS_PER_LAG, _MOST_INPUTS = 20, 100
 _TRIAL_FEATURES, _FEATURES = 100, 200
 _MOST_LAGS, _FEWEST_LAGS, _ROWS_PER_OLD_LAG, _MOST_OLD_INPUTS = 200, 8, 3, 600
 _FEWEST_ROWS, _UNEVEN = 60, 0.1  # of a step
+_MOST_MISSING, _LONGEST_GAP = 0.1, 3  # of the values; steps
 _PATHS = 64
 _HANDICAP = 0.2
 
@@ -71,7 +74,7 @@ def _recipe(
 ) -> Recipe:
     """A rule for the next row, whose number of lags forecasts decide.
 
-    Needs an even grid of times without gaps, and no covariates, whose future it could not know. Where
+    Needs an even grid of times with few gaps, and no covariates, whose future it could not know. Where
     a function of time does nearly as well, that one can be looked into, and knows both sides of a gap:
     hence the handicap.
 
@@ -88,17 +91,17 @@ def _recipe(
         check_record(rows)
         n_outputs = rows.y.shape[1]
         trials = []
-        for n_lags in lags_for(*rows.y.shape):
+        for n_lags in lags_for(len(rows), n_outputs):
             model = _model(architecture, n_outputs, n_lags, n_trial_features, seed)
             model.to(rows.x.device).remember(rows.x, rows.y)
-            priors = find(*some_steps(model, rows))
+            priors = find(*some_steps(model))
             start_steps(model, priors)
             learn_without_tail(model, rows)
-            trials.append((forecast_error(model, rows), n_lags, priors, model))
+            trials.append((forecast_error(model), n_lags, priors, model))
         _, n_lags, priors, trial = min(trials, key=lambda trial: trial[0])
         model = _model(architecture, n_outputs, n_lags, n_features, seed).to(rows.x.device)
         start_steps(model, priors)
-        model.share.fill_(find_share(trial, rows, seed))
+        model.share.fill_(find_share(trial, seed))
         model.remember(rows.x, rows.y)
         raise_noise(model, rows)
         return model
@@ -113,17 +116,30 @@ def check_record(rows: Rows) -> None:
         raise UnsuitableError("it knows no covariates")
     if n_rows < _FEWEST_ROWS:
         raise UnsuitableError(f"it needs {_FEWEST_ROWS} rows, and here are {n_rows}")
-    if bool(rows.y.isnan().any()):
-        raise UnsuitableError("it needs every value, and some are missing")
     if rows.y.shape[1] > _MOST_INPUTS:
         raise UnsuitableError(
             f"it takes {_MOST_INPUTS} outputs at most, and here are {rows.y.shape[1]}"
         )
     time = rows.x[:, 0].double()
-    even = torch.linspace(float(time[0]), float(time[-1]), n_rows, dtype=time.dtype).to(time)
-    step = float(time[-1] - time[0]) / (n_rows - 1)
-    if float((time - even).abs().max()) > _UNEVEN * step:
+    step = steps_of(time)
+    width = (time[-1] - time[0]) / step[-1]
+    if float((time - time[0] - step * width).abs().max()) > _UNEVEN * width:
         raise UnsuitableError("it needs rows at even steps of time")
+    n_steps = int(step[-1]) + 1
+    share = 1 - float((~rows.y.isnan()).sum()) / (n_steps * rows.y.shape[1])
+    if share > _MOST_MISSING:
+        raise UnsuitableError(f"it needs nearly every value, and {share:.0%} are missing")
+    gap = max(_longest_gap(step[~column.isnan()], n_steps) for column in rows.y.T)
+    if gap > _LONGEST_GAP:
+        raise UnsuitableError(
+            f"it knows gaps of {_LONGEST_GAP} steps at most, and {gap} in a row are missing"
+        )
+
+
+def _longest_gap(known: Int64[Tensor, " N"], n_steps: int) -> int:
+    """Most steps in a row that are not known."""
+    ends = known.new_tensor([-1]), known.new_tensor([n_steps])
+    return int(torch.cat([ends[0], known, ends[1]]).diff().max()) - 1
 
 
 def _model(

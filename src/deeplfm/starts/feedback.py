@@ -56,13 +56,14 @@ class StepPrior(NamedTuple):
 
 
 @torch.no_grad()
-def some_steps(model: Feedback, rows: Rows) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N D"]]:
+def some_steps(model: Feedback) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N D"]]:
     """Lags and increments of some rows of the record, for the evidence to judge by."""
-    n_steps = len(rows) - model.n_lags
-    some = torch.linspace(0, n_steps - 1, min(_EVIDENCE_ROWS, n_steps), device=rows.x.device)
+    record = model.record
+    n_steps = len(record) - model.n_lags
+    some = torch.linspace(0, n_steps - 1, min(_EVIDENCE_ROWS, n_steps), device=record.device)
     index = model.n_lags + some.long()
     lags = model.lags(index)
-    return lags, rows.y[index] - lags[:, : rows.y.shape[1]]
+    return lags, record[index] - lags[:, : record.shape[1]]
 
 
 def find_steps(lags: Float[Tensor, "N P"], increment: Float[Tensor, "N D"]) -> list[StepPrior]:
@@ -155,11 +156,11 @@ def start_steps(model: Feedback, priors: list[StepPrior]) -> None:
 
 @torch.no_grad()
 def learn_without_tail(model: Feedback, rows: Rows) -> None:
-    """Let a model hear all but the last quarter of the rows, and remember all."""
-    n_inner = _n_inner(rows)
+    """Let a model hear all but the last quarter of its record, and remember all."""
     model.remember(rows.x, rows.y)
-    weight = None if rows.weight is None else rows.weight[:n_inner]
-    model.condition(rows.x[:n_inner], rows.y[:n_inner], weight)
+    inner = model.place(rows.x) < _n_inner(len(model.record)) - 0.5
+    weight = None if rows.weight is None else rows.weight[inner]
+    model.condition(rows.x[inner], rows.y[inner], weight)
 
 
 @torch.no_grad()
@@ -167,30 +168,30 @@ def raise_noise(model: Feedback, rows: Rows) -> None:
     """Let the noise be no less than what the steps to some rows leave, as few features may leave more."""
     model.condition(rows.x, rows.y, rows.weight)
     mean, _ = model.fitted()
-    left = (rows.y - mean)[model.n_lags :].square().mean(0).clamp_min(_LEAST * _LEAST)
+    left = (model.record - mean)[model.n_lags :].square().mean(0).clamp_min(_LEAST * _LEAST)
     noise = model.gaussian.log_variance
     noise.copy_(torch.maximum(noise, left.log()))
 
 
 @torch.no_grad()
-def forecast_error(model: Feedback, rows: Rows) -> float:
+def forecast_error(model: Feedback) -> float:
     """Mean logarithm of the squared error of forecasts in the last quarter, over all horizons.
 
     Logarithms, since the errors of a chaotic system grow until they say nothing: each horizon counts
     by the ratio of two models' errors there.
     """
-    origin = _origins(rows, _ORIGINS)
+    origin = _origins(model, _ORIGINS)
     paths = model.roll(model.lags(origin), _LONGEST, model.draw_weights(len(origin)))
     errors = []
-    for value, truth in _with_truth(paths, rows, origin):
+    for value, truth in _with_truth(paths, model, origin):
         errors.append(((value - truth).square().mean(0) + _LEAST).log().mean())
     return float(torch.stack(errors).mean())
 
 
 @torch.no_grad()
-def find_share(model: Feedback, rows: Rows, seed: int) -> float:
+def find_share(model: Feedback, seed: int) -> float:
     """The share of the noise that the system feels, by the density of forecasts in the last quarter."""
-    origin = _origins(rows, _NOISY_ORIGINS)
+    origin = _origins(model, _NOISY_ORIGINS)
     lags = model.lags(origin).repeat(_NOISY_PATHS, 1)
     noise = model.gaussian.log_variance.exp()
     scores = []
@@ -200,7 +201,7 @@ def find_share(model: Feedback, rows: Rows, seed: int) -> float:
         paths = model.roll(lags, _NOISY_LONGEST, weights, generator, share)  # H S·B D
         paths = paths.unflatten(1, (_NOISY_PATHS, len(origin))).movedim(1, 2)  # H B S D
         density = []
-        for value, truth in _with_truth(paths, rows, origin):
+        for value, truth in _with_truth(paths, model, origin):
             variance = value.var(1) + noise + _LEAST
             error = (truth - value.mean(1)).square() / variance
             density.append(-0.5 * (variance.log() + error).mean())
@@ -208,24 +209,25 @@ def find_share(model: Feedback, rows: Rows, seed: int) -> float:
     return _SHARES[max(range(len(scores)), key=scores.__getitem__)]
 
 
-def _n_inner(rows: Rows) -> int:
-    return len(rows) - max(1, round(_TAIL * len(rows)))
+def _n_inner(n_rows: int) -> int:
+    return n_rows - max(1, round(_TAIL * n_rows))
 
 
-def _origins(rows: Rows, most: int) -> Int64[Tensor, " B"]:
+def _origins(model: Feedback, most: int) -> Int64[Tensor, " B"]:
     """Rows of the tail from which to forecast, the first of them to be foretold."""
-    first, last = _n_inner(rows), len(rows) - _FEWEST_ERRORS
-    return torch.linspace(first, max(first, last), most, device=rows.x.device).long().unique()
+    n_rows = len(model.record)
+    first, last = _n_inner(n_rows), n_rows - _FEWEST_ERRORS
+    return torch.linspace(first, max(first, last), most, device=model.record.device).long().unique()
 
 
 def _with_truth(
-    paths: Float[Tensor, "H B *S D"], rows: Rows, origin: Int64[Tensor, " B"]
+    paths: Float[Tensor, "H B *S D"], model: Feedback, origin: Int64[Tensor, " B"]
 ) -> list[tuple[Float[Tensor, "b *S D"], Float[Tensor, "b D"]]]:
     """Forecasts of every horizon that enough rows have, with what came."""
     pairs = []
     for horizon, value in enumerate(paths):
-        is_known = origin + horizon < len(rows)
+        is_known = origin + horizon < len(model.record)
         if int(is_known.sum()) < _FEWEST_ERRORS:
             break
-        pairs.append((value[is_known], rows.y[origin[is_known] + horizon]))
-    return pairs or [(paths[0], rows.y[origin])]
+        pairs.append((value[is_known], model.record[origin[is_known] + horizon]))
+    return pairs or [(paths[0], model.record[origin])]

@@ -89,23 +89,25 @@ def with_covariate() -> Rows:
     return rows_of(np.random.default_rng(0).uniform(size=(100, 2)), logistic(100))
 
 
-def with_gap() -> Rows:
+def with_missing(*which: int) -> Rows:
     values = logistic(100)
-    values[50] = np.nan
+    values[list(which)] = np.nan
     return rows_of(np.arange(100.0), values)
 
 
-def with_row_left_out() -> Rows:
-    return rows_of(np.delete(np.arange(101.0), 50), logistic(100))
+def with_rows_left_out(*which: int) -> Rows:
+    return rows_of(np.delete(np.arange(100.0 + len(which)), which), logistic(100))
 
 
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
         (uneven(), "even steps"),
-        (with_row_left_out(), "even steps"),
         (with_covariate(), "covariates"),
-        (with_gap(), "missing"),
+        (with_missing(*range(3, 100, 8)), "13% are missing"),
+        (with_missing(50, 51, 52, 53), "4 in a row are missing"),
+        (with_missing(0, 1, 2, 3), "4 in a row are missing"),
+        (with_rows_left_out(50, 51, 52, 53), "4 in a row are missing"),
         (rows_of(np.arange(30.0), logistic(30)), "60 rows"),
         (rows_of(np.arange(70.0), np.tile(logistic(70)[:, None], 101)), "100 outputs"),
     ],
@@ -113,6 +115,20 @@ def with_row_left_out() -> Rows:
 def test_rows_that_it_is_not_made_for_are_named(rows: Rows, reason: str) -> None:
     with pytest.raises(UnsuitableError, match=reason):
         check_record(rows)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [with_missing(20, 50, 51, 99), with_rows_left_out(50, 51, 52), with_rows_left_out(7, 60)],
+)
+def test_a_few_short_gaps_are_filled(rows: Rows) -> None:
+    check_record(rows)
+    model = feedback_recipe(Architecture(dtype=torch.float64)).build(rows, 0)
+    step = torch.as_tensor(model.place(rows.x)).round().long()
+    assert len(model.record) == int(step[-1]) + 1
+    assert model.record.isfinite().all()
+    is_known = ~rows.y.isnan()
+    torch.testing.assert_close(model.record[step][is_known], rows.y[is_known], rtol=0, atol=0)
 
 
 def test_steps_of_a_month_are_even_enough() -> None:

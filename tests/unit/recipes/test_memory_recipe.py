@@ -106,6 +106,17 @@ def test_a_linear_system_is_foretold_to_the_noise() -> None:
     assert std.max() < 0.15
 
 
+def test_a_linear_system_with_gaps_is_foretold_as_well() -> None:
+    time, values = np.arange(400.0), two_lines(400, noise=0.05)
+    generator = np.random.default_rng(3)
+    values[generator.choice(300, 12, replace=False)] = np.nan
+    kept = np.sort(generator.choice(300, 294, replace=False))
+    model = DeepLFMRegressor(start="memory", random_state=0, progress=False)
+    model.fit(time[kept], values[kept])
+    error = model.predict(time[300:]) - two_lines(400, noise=0.0)[300:]
+    assert np.sqrt(np.mean(error**2)) < 0.1
+
+
 def test_an_update_and_a_file_keep_its_record(tmp_path) -> None:
     time, values = np.arange(200.0), two_lines(200, noise=0.02)
     values[120:] = two_lines(207, noise=0.02)[127:]  # seven steps are skipped
