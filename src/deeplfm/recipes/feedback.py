@@ -123,7 +123,8 @@ def check_record(rows: Rows) -> None:
     time = rows.x[:, 0].double()
     step = steps_of(time)
     width = (time[-1] - time[0]) / step[-1]
-    if float((time - time[0] - step * width).abs().max()) > _UNEVEN * width:
+    stray = (time - time[0] - step * width).abs().max()
+    if not stray <= _UNEVEN * width:  # nor where times repeat, and a step is not a number
         raise UnsuitableError("it needs rows at even steps of time")
     n_steps = int(step[-1]) + 1
     share = 1 - float((~rows.y.isnan()).sum()) / (n_steps * rows.y.shape[1])

@@ -103,6 +103,8 @@ def with_rows_left_out(*which: int) -> Rows:
     ("rows", "reason"),
     [
         (uneven(), "even steps"),
+        (rows_of(np.arange(100.0) // 3, logistic(100)), "even steps"),
+        (rows_of(np.append(np.arange(99.0), 1e9), logistic(100)), "even steps|missing"),
         (with_covariate(), "covariates"),
         (with_missing(*range(3, 100, 8)), "13% are missing"),
         (with_missing(50, 51, 52, 53), "4 in a row are missing"),
