@@ -156,8 +156,7 @@ def start_steps(model: Feedback, priors: list[StepPrior]) -> None:
 
 @torch.no_grad()
 def learn_without_tail(model: Feedback, rows: Rows) -> None:
-    """Let a model hear all but the last quarter of its record, and remember all."""
-    model.remember(rows.x, rows.y)
+    """Let a model hear all but the last quarter of its record."""
     inner = model.place(rows.x) < _n_inner(len(model.record)) - 0.5
     weight = None if rows.weight is None else rows.weight[inner]
     model.condition(rows.x[inner], rows.y[inner], weight)
