@@ -58,6 +58,7 @@ class DeepGP(RandomFeatures):
             start from the data, an exact last layer, and held-out rows to calibrate it.
         n_steps: training steps; ``None`` takes the recipe's own number.
         time_limit: seconds for each fit; ``None`` for no limit.
+        compile: use kernels compiled for this machine, as in :class:`DeepLFMRegressor`.
         random_state: the same integer gives the same bits.
     """
 
@@ -71,6 +72,7 @@ class DeepGP(RandomFeatures):
         preset: str = "paper",
         n_steps: int | None = None,
         time_limit: float | None = None,
+        compile: bool = False,
         random_state: int = 0,
     ) -> None:
         self.hidden = hidden
@@ -78,6 +80,7 @@ class DeepGP(RandomFeatures):
         self.preset = preset
         self.n_steps = n_steps
         self.time_limit = time_limit
+        self.compile = compile
         self.random_state = random_state
 
     def _regressor(self, n_inputs: int) -> DeepLFMRegressor:
@@ -88,6 +91,7 @@ class DeepGP(RandomFeatures):
             start=None if self.preset == "paper" else start,
             hidden=self.hidden,
             n_features=self.n_features,
+            compile=self.compile,
         )
 
 

@@ -67,7 +67,8 @@ class Effort:
         typer.Option(
             min=0,
             metavar="N",
-            help="Seconds for each fit of a start, of models that take a limit. Default: none.",
+            help="Seconds for each fit of a start, of models that take a limit; those trained as the "
+            "paper does take all their steps. Default: none.",
         ),
     ] = None
     quick: Annotated[
@@ -123,7 +124,8 @@ def reproduce(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Page about the results, with their records and figures beside it; Markdown.",
+            help="Page about the results, with their records and figures beside it; Markdown. A run "
+            "goes on from records that are there.",
         ),
     ] = None,
     table_format: Annotated[
@@ -150,6 +152,10 @@ def reproduce(
         output_file(document, "--document", (".md",))
     answers, failures = [], []
     for setup in _setups(name, substitute, out, effort, is_needed=document is None):
+        if document is not None:
+            from deeplfm.experiments.page import take_results
+
+            take_results(document, setup, out)
         try:
             outcome, paths = _run(setup, out, effort, running)
         except DeepLFMError as error:

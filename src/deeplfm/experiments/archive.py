@@ -12,14 +12,15 @@ from typing import Any, Self
 
 from deeplfm.errors import InputError
 from deeplfm.experiments.outcome import Outcome
-from deeplfm.experiments.scores import plain
+from deeplfm.experiments.runner import TASKS
+from deeplfm.experiments.scores import plain, write_document
 from deeplfm.experiments.setup import Setup
-from deeplfm.experiments.tasks import Record
+from deeplfm.experiments.tasks import Record, task_name
 from deeplfm.files import write_whole
 
 _KEPT = (
     *("case", "model", "seed", "data", "settings"),
-    *("status", "reason", "rows", "seconds", "same_as_seed", "finished"),
+    *("status", "reason", "rows", "seconds", "curve", "same_as_seed", "finished"),
 )
 _SURROUNDINGS = ("versions", "source", "threads")
 _PATH = re.compile(r"(?<![\w/:.])(?:[A-Za-z]:)?(?:[\\/][^\s\\/:;,'\"()]+)+[\\/]([^\s\\/:;,'\"()]+)")
@@ -81,6 +82,20 @@ class Archive:
         listed = ",\n    ".join(lines)
         text = f'{opening},\n  "records": [\n    {listed}\n  ]\n}}\n'
         write_whole(path, partial(Path.write_text, data=text, encoding="utf-8"))
+
+    def unpack(self, folder: Path) -> None:
+        """Put the records where a run looks for what is done; those that are there stay.
+
+        Args:
+            folder: of the experiment's results.
+        """
+        (folder / TASKS).mkdir(parents=True, exist_ok=True)
+        run_as = {"quick": self.setup.is_quick, "budget": self.setup.budget}
+        for record in self.records:
+            name = task_name(record["case"], record["model"], record["seed"])
+            path = folder / TASKS / f"{name}.json"
+            if not path.exists():
+                write_document(path, record | run_as)
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from deeplfm.experiments.declaration import Experiment, Split
 from deeplfm.experiments.outcome import Outcome
-from deeplfm.experiments.tasks import Drawing, Task, drawing
+from deeplfm.experiments.tasks import DONE, Drawing, Task, drawing
 from deeplfm.plots import Fan, TimeAxis, plot_forecast
 from deeplfm.plots.style import NORMAL, entitle, finished, line_style, lowest, panels
 
@@ -35,16 +35,18 @@ def figures(outcome: Outcome, tasks: Sequence[Task], place: Path) -> dict[str, F
     if curves:
         return {"training": _training_figure(outcome.experiment, curves, title)}
     found: dict[str, Figure] = {}
+    done = {(item["case"], item["model"]) for item in outcome.records if item["status"] == DONE}
     for case in outcome.experiment.cases:
         drawn = {
-            task.entry.label: made
+            task.entry.label: drawing(task, place)
             for label in outcome.experiment.drawn
             for task in tasks
             if (task.case.name, task.entry.label, task.seed) == (case.name, label, 0)
-            if (made := drawing(task, place)) is not None
+            and (case.name, label) in done
         }
-        if drawn:
-            found[case.name] = series_figure(case.load(0), drawn, title)
+        made = {label: one for label, one in drawn.items() if one is not None}
+        if made and len(made) == len(drawn):  # or records came from elsewhere, without predictions
+            found[case.name] = series_figure(case.load(0), made, title)
     return found
 
 

@@ -12,7 +12,10 @@ from typing import Any
 from deeplfm.experiments.declaration import Column, Entry, Experiment
 from deeplfm.experiments.tasks import DONE, Record
 
-_LIMITED = ", or each start of a race, of models that take a limit."
+_LIMITED = (
+    ", or each start of a race, of models that take a limit; what is trained as the paper trains it "
+    "takes all its steps."
+)
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,23 @@ from deeplfm.files import write_whole
 _FIGURES = "figures"
 
 
+def take_results(page: Path, setup: Setup, out: Path) -> None:
+    """Go on from the records beside a page: put them into a folder of results that lacks them.
+
+    Args:
+        page: the page.
+        setup: how the experiment is run.
+        out: folder of all results.
+    """
+    archive = _archive(page, setup)
+    if archive.exists():
+        Archive.read(archive).unpack(out / setup.folder)
+
+
 def add_results(page: Path, setup: Setup, outcome: Outcome, figures: Sequence[Path]) -> list[Path]:
     """Put records and figures of an experiment beside a page; returns the files.
+
+    Figures that are there already stay, unless there is a new one in their place.
 
     Args:
         page: the page.
@@ -39,12 +54,14 @@ def add_results(page: Path, setup: Setup, outcome: Outcome, figures: Sequence[Pa
         for figure in figures
     ]
     places = [page.parent / _FIGURES / name for name in names]
-    archive = page.parent / page.stem / f"{setup.folder}.json"
+    archive = _archive(page, setup)
+    before = Archive.read(archive).figures if archive.exists() else ()
+    stay = [name for name in before if (page.parent / _FIGURES / name).exists()]
     for place in (*places, archive):
         place.parent.mkdir(parents=True, exist_ok=True)
     for figure, place in zip(figures, places, strict=True):
         write_whole(place, partial(shutil.copyfile, figure))
-    Archive.of(setup, outcome, names).write(archive)
+    Archive.of(setup, outcome, list(dict.fromkeys([*stay, *names]))).write(archive)
     return [archive, *places]
 
 
@@ -63,6 +80,10 @@ def write_page(page: Path) -> None:
         lines += _section(page, archive)
     text = "\n".join(lines) + "\n"
     write_whole(page, partial(Path.write_text, data=text, encoding="utf-8"))
+
+
+def _archive(page: Path, setup: Setup) -> Path:
+    return page.parent / page.stem / f"{setup.folder}.json"
 
 
 def _introduction(page: Path, archives: Sequence[Archive]) -> list[str]:

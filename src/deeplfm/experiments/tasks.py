@@ -56,7 +56,7 @@ class Task:
     @property
     def name(self) -> str:
         """Its files are called so."""
-        return "--".join(map(_slug, (self.case.name, self.entry.label, f"seed-{self.seed}")))
+        return task_name(self.case.name, self.entry.label, self.seed)
 
     def build(self) -> Any:
         """The estimator, not fitted."""
@@ -95,6 +95,15 @@ class Task:
         """Short form of its identity, for files beside its record."""
         text = json.dumps(self.identity(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def task_name(case: str, model: str, seed: int) -> str:
+    """What the files of a task are called.
+
+    >>> task_name("A: full data fit", "DLFM (Q=1)", 0)
+    'a-full-data-fit--dlfm-q=1--seed-0'
+    """
+    return "--".join(map(_slug, (case, model, f"seed-{seed}")))
 
 
 def run_task(task: Task, folder: Path) -> Record:

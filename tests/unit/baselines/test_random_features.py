@@ -43,6 +43,14 @@ def test_deep_gps_are_the_papers(kind, x, system, lengthscale):
     torch.testing.assert_close(start, torch.full_like(start, lengthscale))
 
 
+def test_a_deep_gp_may_be_compiled():
+    asked = DeepEQ(n_features=4, n_steps=1, compile=True).fit(T, Y)
+    assert (
+        asked.regressor_.compile
+        and not DeepEQ(n_features=4, n_steps=1).fit(T, Y).regressor_.compile
+    )
+
+
 def test_deep_gps_have_our_care_where_asked():
     baseline = DeepEQ(preset="default", n_features=5, n_steps=1).fit(T, Y)
     assert model_of(baseline).has_exact_output

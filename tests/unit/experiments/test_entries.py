@@ -50,14 +50,15 @@ def test_what_is_not_there_is_told_when_it_is_built(registry, monkeypatch):
 
 def test_a_deep_gp_comes_as_the_paper_trains_it_and_with_our_care(registry, monkeypatch):
     class Deep(Plain):
-        def __init__(self, preset="paper", hidden=(3,)):
-            self.preset, self.hidden = preset, hidden
+        def __init__(self, preset="paper", hidden=(3,), compile=False, time_limit=None):
+            self.preset, self.hidden, self.time_limit = preset, hidden, time_limit
 
     monkeypatch.setitem(models.BASELINES, "deep", Deep)
     entries = deep_gp("deep", "D", hidden=(3, 3))
     assert [entry.label for entry in entries] == ["deep", "deep (default preset)"]
     assert [build(entry).preset for entry in entries] == ["paper", "default"]
     assert {build(entry).hidden for entry in entries} == {(3, 3)}
+    assert [build(entry).time_limit for entry in entries] == [None, 9.0]
 
 
 def test_ours_are_the_defaults_unless_told():
@@ -67,6 +68,7 @@ def test_ours_are_the_defaults_unless_told():
     assert "time_limit" in changed and model.time_limit == 9.0
     paper = build(paper_dlfm(n_forces=2, n_features=50))
     assert (paper.preset, paper.n_forces, paper.n_features) == ("paper", 2, 50)
+    assert (paper.time_limit, paper.n_steps) == (None, None)  # all its steps, whatever the budget
 
 
 @pytest.mark.parametrize("kind", ["series", "table"])

@@ -10,10 +10,11 @@ from tiny_experiment import entry, experiment
 from deeplfm.errors import InputError
 from deeplfm.experiments import setup as setups
 from deeplfm.experiments.archive import Archive, without_paths
+from deeplfm.experiments.figures import figures
 from deeplfm.experiments.outcome import Outcome
-from deeplfm.experiments.page import add_results, write_page
+from deeplfm.experiments.page import add_results, take_results, write_page
 from deeplfm.experiments.results import gathered, publish
-from deeplfm.experiments.runner import plan, run
+from deeplfm.experiments.runner import TASKS, plan, run
 from deeplfm.experiments.setup import Setup, setups_in
 from deeplfm.experiments.verdicts import verdict
 
@@ -123,6 +124,29 @@ def test_later_results_join_the_page(page, out):
     add_results(page, later, archive.outcome(), [])
     write_page(page)
     assert page.read_text().count("## A tiny experiment") == 3
+
+
+def test_a_run_goes_on_from_the_records_beside_a_page(page, tmp_path, monkeypatch):
+    before, out = page.read_text(), tmp_path / "elsewhere"
+    take_results(page, UCI, out)
+    outcome, tasks = gathered(UCI, out / UCI.folder)
+    assert figures(outcome, tasks, out / UCI.folder / TASKS) == {}  # predictions are not kept there
+    add_results(page, UCI, outcome, [])
+    write_page(page)
+    assert page.read_text() == before  # figures and all
+    monkeypatch.setattr("deeplfm.experiments.runner.run_task", lambda *_: pytest.fail("is done"))
+    run(plan(replace(WHOLE.only(["DLFM"]), drawn=()), 1), out / UCI.folder, n_jobs=1)
+
+
+def test_what_a_folder_knows_already_stays(page, out, tmp_path):
+    folder = tmp_path / "elsewhere"
+    results(folder, TOY, 1, "GP")
+    path = folder / TOY.folder / TASKS / "first--gp--seed-0.json"
+    before = path.read_bytes()
+    take_results(page, TOY, folder)
+    take_results(page, Setup("lorenz"), folder)  # of which there is nothing
+    assert path.read_bytes() == before
+    assert len(list(path.parent.glob("*.json"))) == 14
 
 
 def test_a_page_needs_results_that_can_be_read(tmp_path):
