@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from deeplfm.config import ModelConfig
-from deeplfm.interpolation import completed, interpolate, steps_of
+from deeplfm.interpolation import completed, in_long_gaps, interpolate, steps_of
 from deeplfm.model import DeepLFM
 from deeplfm.predictive import Predictive
 from deeplfm.randomness import generator_for
@@ -25,6 +25,7 @@ _MARGIN = 0.1  # of the range of the record, which paths may leave by as much
 _LONGEST = 2000  # steps ahead that are simulated; beyond, the record's own mean and variance
 _LEAST_NOISE = 1e-8  # variance, in standardised units
 _STRAY = 0.1  # steps that a row may be off the grid to be heard
+_SHORT = 3  # steps of a gap across which interpolation is as good as an observation
 
 
 class Feedback(DeepLFM):
@@ -78,15 +79,29 @@ class Feedback(DeepLFM):
         row_weight: Float[Tensor, " N"] | None = None,
         reach: float | None = None,
     ) -> None:
-        """Take rows in order of time as the record, on an even grid, where what is missing is filled."""
+        """Take rows in order of time as the record, on an even grid.
+
+        What is missing is filled: in short gaps as if it were known, in others with the doubt of a value
+        of which nothing is known.
+        """
         if reach is not None:
             super().remember(x, y, row_weight, reach)
         step = steps_of(x[:, 0])
         self.first = x[0, 0].clone()
         self.step = (x[-1, 0] - x[0, 0]) / step[-1].clamp_min(1)
         self.record = completed(step, y)
-        self.doubt = torch.zeros_like(self.record)
+        is_guess = in_long_gaps(step, y, _SHORT)
+        self.doubt = torch.where(is_guess, self.record.var(0).clamp_min(_LEAST_NOISE), 0)
         self._forget()
+
+    @property
+    def is_sure(self) -> Bool[Tensor, " R+1"]:
+        """Whether all that a step begins from is known: to each row, and to the one after the last."""
+        n_known = (self.doubt == 0).all(1).cumsum(0)
+        n_known = torch.cat([n_known.new_zeros(1), n_known])
+        sure = torch.zeros_like(n_known, dtype=torch.bool)
+        sure[self.n_lags :] = n_known[self.n_lags :] - n_known[: -self.n_lags] == self.n_lags
+        return sure
 
     @torch.no_grad()
     def statistics(
@@ -100,7 +115,7 @@ class Feedback(DeepLFM):
         is_heard &= (index >= self.n_lags) & (index <= len(self.record))
         index = torch.where(is_heard, index, self.n_lags)
         lags = self.lags(index)
-        is_heard &= (self._before(self.doubt, index) == 0).all(1)
+        is_heard &= self.is_sure[index]
         target = torch.where(is_heard[:, None], y - lags[:, : y.shape[1]], torch.nan)
         return super().statistics(lags, target, row_weight)
 
@@ -181,11 +196,8 @@ class Feedback(DeepLFM):
 
     def lags(self, index: Int64[Tensor, " N"]) -> Float[Tensor, "N L*D"]:
         """The rows of the record before given ones, the latest first."""
-        return self._before(self.record, index)
-
-    def _before(self, values: Float[Tensor, "R D"], index: Int64[Tensor, " N"]) -> Tensor:
         back = torch.arange(1, self.n_lags + 1, device=index.device)
-        return values[index[:, None] - back].flatten(1)
+        return self.record[index[:, None] - back].flatten(1)
 
     def _on_grid(self, x: Float[Tensor, "N P"]) -> tuple[Int64[Tensor, " N"], Bool[Tensor, " N"]]:
         """The nearest step of each row, and whether the row is there."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from scipy.interpolate import PchipInterpolator
 from torch import Tensor
 
@@ -39,6 +39,28 @@ def completed(step: Int64[Tensor, " N"], values: Float[Tensor, "N D"]) -> Float[
         between = PchipInterpolator(known, at_known)(missing) if len(known) > 1 else at_known
         column[torch.as_tensor(~is_known)] = torch.as_tensor(between).to(column)
     return filled
+
+
+def in_long_gaps(
+    step: Int64[Tensor, " N"], values: Float[Tensor, "N D"], longest: int
+) -> Bool[Tensor, "R D"]:
+    """Whether the value of a step is missing together with more than so many in a row.
+
+    >>> in_long_gaps(torch.tensor([0, 1, 3, 6]), torch.ones(4, 1), 1)[:, 0].nonzero()[:, 0]
+    tensor([4, 5])
+
+    Args:
+        step: of each row, rising, from :func:`steps_of`.
+        values: NaN where not known.
+        longest: what is not yet long.
+    """
+    n_steps = int(step[-1]) + 1
+    is_known = values.new_zeros((n_steps, values.shape[1]), dtype=torch.bool)
+    is_known[step] = ~values.isnan()
+    place = torch.arange(n_steps, device=values.device)[:, None]
+    before = torch.where(is_known, place, -1).cummax(0).values
+    after = torch.where(is_known, place, n_steps).flip(0).cummin(0).values.flip(0)
+    return after - before - 1 > longest
 
 
 def interpolate(

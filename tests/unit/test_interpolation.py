@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from deeplfm.interpolation import completed, interpolate, steps_of
+from deeplfm.interpolation import completed, in_long_gaps, interpolate, steps_of
 
 NAN = math.nan
 
@@ -41,3 +41,14 @@ def test_known_values_stay_and_a_line_is_filled_by_a_line() -> None:
 def test_a_column_known_once_is_constant() -> None:
     filled = completed(torch.arange(3), torch.tensor([[NAN], [2.0], [NAN]]))
     assert filled[:, 0].tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(("longest", "first"), [(1, [0, 1, 4, 5]), (2, []), (0, [0, 1, 4, 5, 7])])
+def test_gaps_are_told_by_column_at_both_ends_and_in_rows_left_out(longest, first) -> None:
+    step = torch.tensor([0, 1, 2, 3, 6, 7, 8])
+    values = torch.ones(7, 2)
+    values[[0, 1, 5], 0] = NAN
+    values[3:, 1] = NAN
+    found = in_long_gaps(step, values, longest)
+    assert found[:, 0].nonzero()[:, 0].tolist() == first
+    assert found[:, 1].nonzero()[:, 0].tolist() == [3, 4, 5, 6, 7, 8]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
-from jaxtyping import Int64
 from torch import Tensor
 
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
@@ -20,9 +18,11 @@ from deeplfm.starts.feedback import (
     find_steps,
     forecast_error,
     learn_without_tail,
+    origins,
     raise_noise,
     some_steps,
     start_steps,
+    sure_steps,
 )
 from deeplfm.training import Rows
 from deeplfm.training.race import Recipe
@@ -32,7 +32,8 @@ _ROWS_PER_LAG, _MOST_INPUTS = 20, 100
 _TRIAL_FEATURES, _FEATURES = 100, 200
 _MOST_LAGS, _FEWEST_LAGS, _ROWS_PER_OLD_LAG, _MOST_OLD_INPUTS = 200, 8, 3, 600
 _FEWEST_ROWS, _UNEVEN = 60, 0.1  # of a step
-_MOST_MISSING, _LONGEST_GAP = 0.1, 3  # of the values; steps
+_MOST_MISSING = 0.5  # of the values
+_FEWEST_ORIGINS = 10  # rows from which to judge forecasts
 _PATHS = 64
 _HANDICAP = 0.2
 
@@ -74,9 +75,9 @@ def _recipe(
 ) -> Recipe:
     """A rule for the next row, whose number of lags forecasts decide.
 
-    Needs an even grid of times with few gaps, and no covariates, whose future it could not know. Where
-    a function of time does nearly as well, that one can be looked into, and knows both sides of a gap:
-    hence the handicap.
+    Needs an even grid of times, and no covariates, whose future it could not know. Of long gaps, and of
+    rows that would look back into them, nothing is learned. Where a function of time does nearly as well,
+    that one can be looked into, and knows both sides of a gap: hence the handicap.
 
     Args:
         name: of the recipe.
@@ -94,10 +95,16 @@ def _recipe(
         for n_lags in lags_for(len(rows), n_outputs):
             model = _model(architecture, n_outputs, n_lags, n_trial_features, seed)
             model.to(rows.x.device).remember(rows.x, rows.y)
+            if not is_told_enough(model):
+                continue
             priors = find(*some_steps(model))
             start_steps(model, priors)
             learn_without_tail(model, rows)
             trials.append((forecast_error(model), n_lags, priors, model))
+        if not trials:
+            raise UnsuitableError(
+                "gaps leave too few rows that follow known ones, or none at the end"
+            )
         _, n_lags, priors, trial = min(trials, key=lambda trial: trial[0])
         model = _model(architecture, n_outputs, n_lags, n_features, seed).to(rows.x.device)
         start_steps(model, priors)
@@ -129,18 +136,17 @@ def check_record(rows: Rows) -> None:
     n_steps = int(step[-1]) + 1
     share = 1 - float((~rows.y.isnan()).sum()) / (n_steps * rows.y.shape[1])
     if share > _MOST_MISSING:
-        raise UnsuitableError(f"it needs nearly every value, and {share:.0%} are missing")
-    gap = max(_longest_gap(step[~column.isnan()], n_steps) for column in rows.y.T)
-    if gap > _LONGEST_GAP:
-        raise UnsuitableError(
-            f"it knows gaps of {_LONGEST_GAP} steps at most, and {gap} in a row are missing"
-        )
+        raise UnsuitableError(f"it needs half of the values, and {share:.0%} are missing")
 
 
-def _longest_gap(known: Int64[Tensor, " N"], n_steps: int) -> int:
-    """Most steps in a row that are not known."""
-    ends = known.new_tensor([-1]), known.new_tensor([n_steps])
-    return int(torch.cat([ends[0], known, ends[1]]).diff().max()) - 1
+def is_told_enough(model: Feedback) -> bool:
+    """Whether gaps leave a model enough steps to learn from, to be judged by, and to go on from."""
+    n_steps = len(sure_steps(model))
+    return (
+        n_steps >= max(_FEWEST_ROWS - model.n_lags, _ROWS_PER_OLD_LAG * model.n_lags)
+        and len(origins(model)) >= _FEWEST_ORIGINS
+        and bool(model.is_sure[-1])
+    )
 
 
 def _model(

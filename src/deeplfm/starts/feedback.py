@@ -59,11 +59,15 @@ class StepPrior(NamedTuple):
 def some_steps(model: Feedback) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N D"]]:
     """Lags and increments of some rows of the record, for the evidence to judge by."""
     record = model.record
-    n_steps = len(record) - model.n_lags
-    some = torch.linspace(0, n_steps - 1, min(_EVIDENCE_ROWS, n_steps), device=record.device)
-    index = model.n_lags + some.long()
+    index = _some(sure_steps(model), _EVIDENCE_ROWS)
     lags = model.lags(index)
     return lags, record[index] - lags[:, : record.shape[1]]
+
+
+def sure_steps(model: Feedback) -> Int64[Tensor, " N"]:
+    """Rows of the record that are known, as are those before them that a step looks back to."""
+    is_known = (model.doubt == 0).all(1)
+    return (model.is_sure[:-1] & is_known).nonzero()[:, 0]
 
 
 def find_steps(lags: Float[Tensor, "N P"], increment: Float[Tensor, "N D"]) -> list[StepPrior]:
@@ -167,7 +171,7 @@ def raise_noise(model: Feedback, rows: Rows) -> None:
     """Let the noise be no less than what the steps to some rows leave, as few features may leave more."""
     model.condition(rows.x, rows.y, rows.weight)
     mean, _ = model.fitted()
-    left = (model.record - mean)[model.n_lags :].square().mean(0).clamp_min(_LEAST * _LEAST)
+    left = (model.record - mean)[sure_steps(model)].square().mean(0).clamp_min(_LEAST * _LEAST)
     noise = model.gaussian.log_variance
     noise.copy_(torch.maximum(noise, left.log()))
 
@@ -179,18 +183,18 @@ def forecast_error(model: Feedback) -> float:
     Logarithms, since the errors of a chaotic system grow until they say nothing: each horizon counts
     by the ratio of two models' errors there.
     """
-    origin = _origins(model, _ORIGINS)
+    origin = _some(origins(model), _ORIGINS)
     paths = model.roll(model.lags(origin), _LONGEST, model.draw_weights(len(origin)))
     errors = []
     for value, truth in _with_truth(paths, model, origin):
-        errors.append(((value - truth).square().mean(0) + _LEAST).log().mean())
-    return float(torch.stack(errors).mean())
+        errors.append(((value - truth).square().nanmean(0) + _LEAST).log().nanmean())
+    return float(torch.stack(errors).nanmean())
 
 
 @torch.no_grad()
 def find_share(model: Feedback, seed: int) -> float:
     """The share of the noise that the system feels, by the density of forecasts in the last quarter."""
-    origin = _origins(model, _NOISY_ORIGINS)
+    origin = _some(origins(model), _NOISY_ORIGINS)
     lags = model.lags(origin).repeat(_NOISY_PATHS, 1)
     noise = model.gaussian.log_variance.exp()
     scores = []
@@ -203,8 +207,8 @@ def find_share(model: Feedback, seed: int) -> float:
         for value, truth in _with_truth(paths, model, origin):
             variance = value.var(1) + noise + _LEAST
             error = (truth - value.mean(1)).square() / variance
-            density.append(-0.5 * (variance.log() + error).mean())
-        scores.append(float(torch.stack(density).mean()))
+            density.append(-0.5 * (variance.log() + error).nanmean())
+        scores.append(float(torch.stack(density).nanmean()))
     return _SHARES[max(range(len(scores)), key=scores.__getitem__)]
 
 
@@ -212,21 +216,27 @@ def _n_inner(n_rows: int) -> int:
     return n_rows - max(1, round(_TAIL * n_rows))
 
 
-def _origins(model: Feedback, most: int) -> Int64[Tensor, " B"]:
-    """Rows of the tail from which to forecast, the first of them to be foretold."""
+def origins(model: Feedback) -> Int64[Tensor, " B"]:
+    """Rows of the tail that follow known ones: the first that a forecast is to foretell."""
     n_rows = len(model.record)
     first, last = _n_inner(n_rows), n_rows - _FEWEST_ERRORS
-    return torch.linspace(first, max(first, last), most, device=model.record.device).long().unique()
+    return first + model.is_sure[first : max(first, last) + 1].nonzero()[:, 0]
+
+
+def _some(index: Int64[Tensor, " N"], most: int) -> Int64[Tensor, " B"]:
+    """Some of many, at even distances."""
+    return index[torch.linspace(0, len(index) - 1, min(most, len(index))).long()]
 
 
 def _with_truth(
     paths: Float[Tensor, "H B *S D"], model: Feedback, origin: Int64[Tensor, " B"]
 ) -> list[tuple[Float[Tensor, "b *S D"], Float[Tensor, "b D"]]]:
-    """Forecasts of every horizon that enough rows have, with what came."""
+    """Forecasts of every horizon that enough rows have, with what came; NaN where it is not known."""
+    truth = torch.where(model.doubt == 0, model.record, torch.nan)
     pairs = []
     for horizon, value in enumerate(paths):
-        is_known = origin + horizon < len(model.record)
-        if int(is_known.sum()) < _FEWEST_ERRORS:
+        is_there = origin + horizon < len(truth)
+        if int(is_there.sum()) < _FEWEST_ERRORS:
             break
-        pairs.append((value[is_known], model.record[origin[is_known] + horizon]))
-    return pairs or [(paths[0], model.record[origin])]
+        pairs.append((value[is_there], truth[origin[is_there] + horizon]))
+    return pairs or [(paths[0], truth[origin])]

@@ -7,7 +7,7 @@ import torch
 from deeplfm import DeepLFMRegressor
 from deeplfm.errors import ConfigError, InputError, UnsuitableError
 from deeplfm.feedback import Feedback
-from deeplfm.recipes import Architecture, feedback_recipe, pursuit_recipe
+from deeplfm.recipes import Architecture, feedback_recipe, memory_recipe, pursuit_recipe
 from deeplfm.recipes.feedback import check_record
 from deeplfm.starts.feedback import find_steps
 from deeplfm.training import Rows
@@ -106,10 +106,8 @@ def with_rows_left_out(*which: int) -> Rows:
         (rows_of(np.arange(100.0) // 3, logistic(100)), "even steps"),
         (rows_of(np.append(np.arange(99.0), 1e9), logistic(100)), "even steps|missing"),
         (with_covariate(), "covariates"),
-        (with_missing(*range(3, 100, 8)), "13% are missing"),
-        (with_missing(50, 51, 52, 53), "4 in a row are missing"),
-        (with_missing(0, 1, 2, 3), "4 in a row are missing"),
-        (with_rows_left_out(50, 51, 52, 53), "4 in a row are missing"),
+        (with_missing(*range(30, 85)), "55% are missing"),
+        (with_rows_left_out(*range(30, 150)), "55% are missing"),
         (rows_of(np.arange(30.0), logistic(30)), "60 rows"),
         (rows_of(np.arange(70.0), np.tile(logistic(70)[:, None], 101)), "100 outputs"),
     ],
@@ -131,6 +129,33 @@ def test_a_few_short_gaps_are_filled(rows: Rows) -> None:
     assert model.record.isfinite().all()
     is_known = ~rows.y.isnan()
     torch.testing.assert_close(model.record[step][is_known], rows.y[is_known], rtol=0, atol=0)
+
+
+FOUR_OF_NINE = [row for row in range(100) if row % 9 > 4]
+
+
+@pytest.mark.parametrize("recipe", [feedback_recipe, memory_recipe])
+@pytest.mark.parametrize("missing", [range(95, 100), FOUR_OF_NINE], ids=["last rows", "often"])
+def test_gaps_that_leave_too_little_are_named(recipe, missing) -> None:
+    with pytest.raises(UnsuitableError, match="gaps leave too few"):
+        recipe(Architecture(dtype=torch.float64)).build(with_missing(*missing), 0)
+
+
+def test_an_outage_is_neither_learned_from_nor_in_the_way() -> None:
+    values, time = logistic(160), np.arange(160.0)
+    gap = slice(40, 60)
+    values[gap] = np.nan
+    rows = rows_of(time[:150], values[:150])
+    model = feedback_recipe(Architecture(dtype=torch.float64)).build(rows, 0)
+    model.remember(rows.x, rows.y)
+    model.condition(rows.x, rows.y)
+    assert model.n_lags == 1
+    assert (model.doubt[gap] > 0).all() and int((model.doubt > 0).sum()) == 20
+    sure = torch.ones(151, dtype=torch.bool)
+    sure[0], sure[41:61] = False, False  # nothing is before the first, a guess before those
+    torch.testing.assert_close(model.is_sure, sure)
+    ahead = model.posterior(torch.arange(150.0, 153.0, dtype=torch.float64)[:, None])
+    assert np.abs(ahead.mean[:, 0].numpy() - values[150:153]).max() < 0.02
 
 
 def test_steps_of_a_month_are_even_enough() -> None:
