@@ -64,6 +64,7 @@ def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
         "starts": {
             name: {
                 "weight": _by_target(forecaster, report.weight.get(name, [])),
+                "weight_in_gaps": _by_target(forecaster, report.weight_in_gaps.get(name, [])),
                 "held_out_mnll": _by_target(forecaster, _in_users_units(forecaster, scores)),
             }
             for name, scores in report.held_out_mnll.items()
@@ -114,15 +115,24 @@ def in_words(nmse: float | None) -> str:
 def start_table(forecaster: DeepLFMForecaster) -> Table:
     """The starts behind the model of each target, the heaviest first."""
     report = forecaster.regressor_.report_
-    rows = []
-    for output, name in enumerate(forecaster.targets_):
-        shares = {start: weight[output] for start, weight in report.weight.items()}
-        shares = shares or dict.fromkeys(report.names, 1.0)  # a start that did not race
-        ranked = sorted(shares.items(), key=lambda item: -item[1])
-        kept = (f"{start} {100 * share:.0f} %" for start, share in ranked if share >= 0.005)
-        rows.append([str(name), ", ".join(kept)])
+    weights = [report.weight or {name: [1.0] * len(forecaster.targets_) for name in report.names}]
+    headers = ["target", "starts and their weights"]
+    if report.weight_in_gaps:
+        weights.append(report.weight_in_gaps)
+        headers.append("weights in gaps")
+    rows = [
+        [str(name), *(_ranked(by_start, output) for by_start in weights)]
+        for output, name in enumerate(forecaster.targets_)
+    ]
     rows += [["failed", f"{start}: {reason}"] for start, reason in report.failed.items()]
-    return table(["target", "starts and their weights"], rows, words=2)
+    return table(headers, [row + [""] * (len(headers) - len(row)) for row in rows], words=3)
+
+
+def _ranked(weights: dict[str, list[float]], output: int) -> str:
+    """Starts with their shares in an output, the heaviest first."""
+    ranked = sorted(weights.items(), key=lambda item: -item[1][output])
+    shares = ((start, 100 * weight[output]) for start, weight in ranked)
+    return ", ".join(f"{start} {share:.0f} %" for start, share in shares if share >= 0.5)
 
 
 def score_table(scores: Any) -> Table:

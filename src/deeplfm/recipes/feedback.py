@@ -113,7 +113,7 @@ def _recipe(
         raise_noise(model, rows)
         return model
 
-    return Recipe(name, build, collapsed_schedule(0), handicap=_HANDICAP)
+    return Recipe(name, build, collapsed_schedule(0), handicap=_HANDICAP, fills_gaps=False)
 
 
 def check_record(rows: Rows) -> None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -20,23 +22,22 @@ from deeplfm.interruption import stop_requested
 from deeplfm.metrics import nmse
 from deeplfm.model import DeepLFM
 from deeplfm.randomness import generator_for, numpy_for, seed_for
-from deeplfm.training.conditioning import condition, remember, statistics
+from deeplfm.training.calibration import set_calibration
+from deeplfm.training.conditioning import condition, remember
+from deeplfm.training.entrants import Entrant, jobs_of, judge, weight_in_gaps
+from deeplfm.training.gaps import hide_like_gaps
 from deeplfm.training.loop import History, train
 from deeplfm.training.progress import progress_bar
 from deeplfm.training.rows import Rows, RowSource
 from deeplfm.training.schedule import Schedule
 from deeplfm.training.stack import Stack, series_weights, stacking_weights
 
-_TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
-_INFLATIONS = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0)
-_PRIOR_POWERS = (-1.0, -0.5)  # of a temperature, and of an inflation: a variance
 _SERIES_TAIL, _TABLE_PART = 0.25, 0.2
 # Two numbers for each output and the weights of a stack are learned from the held-out rows, whose mean
 # log density this many tell to about 0.01 nats; each is predicted once for every temperature.
 _MOST_HELD_OUT = 10_000
 _SERIES_START, _TABLE_START = 100_000, 10_000  # most rows that a start is shown
-_ROWS_PER_FACT = 30  # neighbouring residuals of a series repeat each other
-_KEEP_ABOVE = 0.05
+_IN_GAPS = ", in gaps"
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,14 @@ class Recipe:
         schedule: how it is trained.
         handicap: nats per row that it must be ahead of where others stand: a start found by searching
             through many has more chances to be lucky on the held-out rows.
+        fills_gaps: it says something of gaps, not only of what comes after the rows.
     """
 
     name: str
     build: Callable[[Rows, int], DeepLFM]
     schedule: Schedule
     handicap: float = 0.0
+    fills_gaps: bool = True
 
 
 @dataclass
@@ -63,10 +66,12 @@ class Report:
     """What a race found.
 
     Attributes:
-        names: of the recipes in the stack.
+        names: of the members of the stack: recipes, some of them with a copy for gaps.
         held_out_mnll: score of every recipe on the held-out rows, for each output.
         held_out_nmse: error of the stack on the held-out rows over their variance, for each output.
-        weight: stacking weight of every recipe, for each output.
+        weight: stacking weight of every recipe that is kept, for each output.
+        weight_in_gaps: the same between the first and the last row of a series that has gaps, where
+            copies of their own speak.
         histories: training of the members of the stack.
         failed: recipes that could not be fitted, and why.
         left_out: recipes that are not made for such rows, and what they need.
@@ -77,6 +82,7 @@ class Report:
     held_out_mnll: dict[str, list[float]] = field(default_factory=dict)
     held_out_nmse: list[float] = field(default_factory=list)
     weight: dict[str, list[float]] = field(default_factory=dict)
+    weight_in_gaps: dict[str, list[float]] = field(default_factory=dict)
     histories: dict[str, History] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -125,82 +131,129 @@ def race(
     last layer hears all rows.
     """
     report = Report()
-    inner, held_out = split(rows, is_series, seed)
-    reach = _reach(held_out) if is_series else None
-    entrants: list[_Entrant] = []
+    course = _Course.on(rows, is_series, seed, progress, is_alone=len(recipes) == 1)
+    entrants: list[Entrant] = []
     for recipe in recipes:
         if entrants and stop_requested():
             break
         with _failures_of(recipe, report):
-            label = f"race: {recipe.name}"
-            model, history = fit_recipe(
-                recipe, inner, is_series, seed, progress, label, solve=False
-            )
-            remember(model, inner, reach)
-            calibrate(model, inner, held_out)
-            entrant = _Entrant(recipe, model, history, held_out)
-            report.held_out_mnll[recipe.name] = (-entrant.density.nanmean(0)).tolist()
+            entrant = course.enter(recipe)
+            report.held_out_mnll[recipe.name] = (-entrant.ahead.density.nanmean(0)).tolist()
             entrants.append(entrant)
     if not entrants:
         raise _nobody_left(report)
     weights_of = series_weights if is_series else stacking_weights
-    weight = weights_of(
-        torch.stack([entrant.density for entrant in entrants]),
-        torch.tensor([entrant.recipe.handicap for entrant in entrants], device=held_out.x.device),
-    )
-    report.held_out_nmse = _nmse_of_stack(entrants, weight, held_out)
+    density = torch.stack([entrant.ahead.density for entrant in entrants])
+    handicap = torch.tensor([entrant.recipe.handicap for entrant in entrants]).to(density)
+    weight = weights_of(density, handicap)
+    report.held_out_nmse = _nmse_of_stack(entrants, weight, course.held_out)
+    in_gaps = None if course.hidden is None else weight_in_gaps(entrants, weight)
     members, shares = [], []
-    for entrant, share, stays in zip(entrants, weight, _staying(entrants, weight), strict=True):
-        if not stays:
+    for entrant, jobs in zip(entrants, jobs_of(entrants, weight, in_gaps), strict=True):
+        if not jobs:
             continue
-        recipe, model, history = entrant.recipe, entrant.model, entrant.history
-        with _failures_of(recipe, report):
-            if not stop_requested():
-                label = f"refit: {recipe.name}"
-                refitted = fit_recipe(recipe, rows, is_series, seed, progress, label, solve=False)
-                if not stop_requested():
-                    model, history = refitted
-            _set_calibration(model, entrant.temperature, entrant.inflation)
-            remember(model, rows, reach)
-            condition(model, rows)
-            members.append(model)
-            shares.append(share)
-            report.names.append(recipe.name)
-            report.histories[recipe.name] = history
+        with _failures_of(entrant.recipe, report):
+            model, history = course.refit(entrant, rows)
+            for job in jobs:
+                member = model if job is jobs[-1] else deepcopy(model)
+                set_calibration(member, job.by.temperature, job.by.inflation)
+                condition(member, rows)
+                members.append(member)
+                shares.append(job.share)
+                name = entrant.recipe.name + (_IN_GAPS if job.by is entrant.in_gaps else "")
+                report.names.append(name)
+                report.histories[name] = history
     if not members:
         raise _nobody_left(report)
     kept = torch.stack(shares)
     kept = torch.where(kept.sum(0) > 0, kept, 1.0)  # outputs whose members all failed
-    kept = kept / kept.sum(0)
-    report.weight = {name: kept[i].tolist() for i, name in enumerate(report.names)}
+    ahead, between = (kept / kept.sum(0)).unbind(dim=1)
+    for name, share, other in zip(report.names, ahead.tolist(), between.tolist(), strict=True):
+        if name.endswith(_IN_GAPS):
+            report.weight_in_gaps[name.removesuffix(_IN_GAPS)] = other
+        else:
+            report.weight[name] = share
     report.interrupted = stop_requested()
-    return Stack(members, kept), report
+    if in_gaps is None:
+        return Stack(members, ahead), report
+    return Stack(members, ahead, between, course.span), report
 
 
-class _Entrant:
-    """A recipe with what the held-out rows said of it."""
+@dataclass(frozen=True)
+class _Course:
+    """What a race is run on.
 
-    def __init__(self, recipe: Recipe, model: DeepLFM, history: History, held_out: Rows) -> None:
-        self.recipe, self.model, self.history = recipe, model, history
-        self.temperature, self.inflation = model.temperature, model.likelihood.inflation
-        posterior = model.posterior(held_out.x)
-        self.mean, self.density = posterior.mean, posterior.log_prob(held_out.y)
-        if bool((self.density.isnan() & ~held_out.y.isnan()).any()):
-            raise TrainingDivergedError("its prediction of the held-out rows is not a number")
+    Attributes:
+        inner: rows to fit on.
+        held_out: rows to judge by.
+        rest: the inner rows without values that are hidden; what is to fill gaps is fitted on these.
+        hidden: values to judge by what is said of gaps, where a series has any.
+        is_series: rows have an order in time.
+        seed: of all that is random.
+        progress: show a bar.
+    """
+
+    inner: RowSource
+    held_out: Rows
+    rest: RowSource
+    hidden: Rows | None
+    is_series: bool
+    seed: int
+    progress: bool | None
+
+    @classmethod
+    def on(
+        cls, rows: RowSource, is_series: bool, seed: int, progress: bool | None, is_alone: bool
+    ) -> Self:
+        """Divide rows; for a single recipe, which has all weight in gaps too, hide none."""
+        inner, held_out = split(rows, is_series, seed)
+        rest, hidden = inner, None
+        if is_series and not is_alone and len(inner) <= _SERIES_START:
+            rest, hidden = hide_like_gaps(inner.everything())
+        return cls(inner, held_out, rest, hidden, is_series, seed, progress)
+
+    @property
+    def span(self) -> Tensor:
+        """First and last time of a series."""
+        first = self.inner.take(torch.tensor([0]))
+        return torch.stack([first.x[0, 0], self.held_out.x[-1, 0]])
+
+    def enter(self, recipe: Recipe) -> Entrant:
+        """Fit a recipe, and judge it by what it does not know."""
+        known = self.rest if recipe.fills_gaps else self.inner
+        model, history = self._fit(recipe, known, "race")
+        remember(model, known, self._reach)
+        entrant = Entrant(recipe, model, history, judge(model, known, self.held_out))
+        if self.hidden is not None and recipe.fills_gaps:
+            entrant.in_gaps = judge(model, known, self.hidden)
+        return entrant
+
+    def refit(self, entrant: Entrant, rows: RowSource) -> tuple[DeepLFM, History]:
+        """Fit a recipe again, on all rows; where the user interrupts, what there is."""
+        found = entrant.model, entrant.history
+        if not stop_requested():
+            again = self._fit(entrant.recipe, rows, "refit")
+            found = found if stop_requested() else again
+        remember(found[0], rows, self._reach)
+        return found
+
+    def _fit(self, recipe: Recipe, rows: RowSource, word: str) -> tuple[DeepLFM, History]:
+        label = f"{word}: {recipe.name}"
+        return fit_recipe(
+            recipe, rows, self.is_series, self.seed, self.progress, label, solve=False
+        )
+
+    @property
+    def _reach(self) -> float | None:
+        """Half the length of a series' tail: there, on average, its calibration holds."""
+        if not self.is_series:
+            return None
+        time = self.held_out.x[:, 0]
+        return float(time.max() - time.min()) / 2 or 1.0
 
 
-def _staying(entrants: list[_Entrant], weight: Tensor) -> list[bool]:
-    """Who has a share worth keeping; and in any case a function of time, to be looked into."""
-    stays = [float(share.max()) >= _KEEP_ABOVE for share in weight]
-    in_time = [i for i, entrant in enumerate(entrants) if entrant.model.is_function_of_time]
-    if in_time and not any(stays[i] for i in in_time):
-        best = max(in_time, key=lambda i: float(entrants[i].density.nanmean()))
-        stays[best] = True
-    return stays
-
-
-def _nmse_of_stack(entrants: list[_Entrant], weight: Tensor, held_out: Rows) -> list[float]:
-    means = torch.stack([entrant.mean for entrant in entrants])  # B N D
+def _nmse_of_stack(entrants: list[Entrant], weight: Tensor, held_out: Rows) -> list[float]:
+    means = torch.stack([entrant.ahead.mean for entrant in entrants])  # B N D
     return nmse((weight[:, None] * means).sum(0), held_out.y).tolist()
 
 
@@ -239,50 +292,3 @@ def split(rows: RowSource, is_series: bool, seed: int) -> tuple[RowSource, Rows]
         held_out = torch.as_tensor(drawn).sort().values
         return rows.without(held_out), rows.take(held_out)
     return rows.subset(order[:-n_held_out]), rows.take(order[-n_held_out:])
-
-
-@torch.no_grad()
-def calibrate(model: DeepLFM, inner: RowSource, held_out: Rows) -> None:
-    """Set temperature and noise inflation of each output by the density of the held-out rows.
-
-    The mean of their logarithms over the grid, weighted by that density: with few independent
-    residuals the best point of the grid is mostly luck. Beforehand twice the temperature is half as
-    likely, and so is twice the standard deviation of the noise: rows that say little leave both near
-    one, since a temperature also pulls the function towards zero where its values are known.
-    """
-    is_tempered = model.has_exact_output and model.is_tempered
-    temperatures = _TEMPERATURES if is_tempered else (1.0,)
-    model.likelihood.inflation.fill_(1.0)
-    remoteness = model.likelihood.remoteness(held_out.x)
-    known_of_inner = statistics(model, inner) if model.has_exact_output else ()
-    grid, scores = [], []
-    for temperature in temperatures:
-        model.temperature.fill_(temperature)
-        if known_of_inner:
-            model.solve(*known_of_inner)
-        posterior = model.posterior(held_out.x)
-        plain_noise = posterior.component_noise
-        for inflation in _INFLATIONS:
-            posterior.component_noise = plain_noise * inflation**remoteness
-            grid.append([temperature, inflation])
-            scores.append(posterior.log_prob(held_out.y).nanmean(0).nan_to_num(0.0))
-    density = torch.stack(scores)  # grid D
-    logs = torch.tensor(grid, dtype=density.dtype, device=density.device).log()
-    n_facts = (~held_out.y.isnan()).sum(0) / _ROWS_PER_FACT
-    prior = logs @ logs.new_tensor(_PRIOR_POWERS)
-    share = torch.softmax(density * n_facts + prior[:, None], dim=0)
-    temperature, inflation = (logs.T @ share).exp()
-    _set_calibration(model, temperature, inflation)
-    if known_of_inner:
-        model.solve(*known_of_inner)
-
-
-def _reach(held_out: Rows) -> float:
-    """Half the length of the held-out tail: there, on average, its calibration holds."""
-    time = held_out.x[:, 0]
-    return float(time.max() - time.min()) / 2 or 1.0
-
-
-def _set_calibration(model: DeepLFM, temperature: Tensor, inflation: Tensor) -> None:
-    model.temperature.copy_(temperature)
-    model.likelihood.inflation.copy_(inflation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from math import inf
 
 import torch
 from jaxtyping import Bool, Float
@@ -25,15 +26,28 @@ class Stack(nn.Module):
     Args:
         members: models with the same inputs and outputs.
         weight: mixture weights; each output's sum to one.
+        weight_in_gaps: others in their place, between two times.
+        span: these times; by default none is between them.
     """
 
     members: Sequence[DeepLFM]
     weight: Tensor
+    weight_in_gaps: Tensor
+    span: Tensor
 
-    def __init__(self, members: list[DeepLFM], weight: Float[Tensor, "B D"]) -> None:
+    def __init__(
+        self,
+        members: list[DeepLFM],
+        weight: Float[Tensor, "B D"],
+        weight_in_gaps: Float[Tensor, "B D"] | None = None,
+        span: Float[Tensor, " 2"] | None = None,
+    ) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)  # type: ignore[assignment]
-        self.register_buffer("weight", weight)
+        in_gaps = weight if weight_in_gaps is None else weight_in_gaps
+        self.register_buffer("weight", weight.clone())  # files hold no tensors that share memory
+        self.register_buffer("weight_in_gaps", in_gaps.clone())
+        self.register_buffer("span", weight.new_tensor([inf, -inf]) if span is None else span)
 
     @classmethod
     def of(cls, model: DeepLFM) -> Stack:
@@ -42,16 +56,22 @@ class Stack(nn.Module):
 
     def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:
         """Mixture of the members' predictions, of those that have a say at each row."""
-        parts = [member.posterior(x) for member in self.members]
-        return parts[0] if len(parts) == 1 else mix(parts, self._weight_at(x))
+        weight = self._weight_at(x)
+        heard = [b for b, share in enumerate(weight) if bool((share > 0).any())]
+        parts = [self.members[b].posterior(x) for b in heard]
+        return parts[0] if len(parts) == 1 else mix(parts, weight[heard])
 
     def _weight_at(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "B _ D"]:
+        plain = self.weight[:, None]
+        if self.span[0] < self.span[1]:
+            is_between = (x[:, 0] >= self.span[0]) & (x[:, 0] <= self.span[1])
+            plain = torch.where(is_between[:, None], self.weight_in_gaps[:, None], plain)
         if all(member.is_function_of_time for member in self.members):
-            return self.weight[:, None]
+            return plain
         say = torch.stack([member.has_say(x) for member in self.members])  # B N
-        weight = self.weight[:, None] * say[:, :, None]
+        weight = plain * say[:, :, None]
         total = weight.sum(0)
-        return torch.where(total > 0, weight / total, self.weight[:, None])
+        return torch.where(total > 0, weight / total, plain)
 
 
 def stacking_weights(

@@ -9,7 +9,8 @@ from deeplfm.errors import TrainingDivergedError
 from deeplfm.model import DeepLFM
 from deeplfm.training import Phase, Rows, Schedule, StoredRows
 from deeplfm.training import race as race_module
-from deeplfm.training.race import Recipe, calibrate, fit_recipe, race, split
+from deeplfm.training.calibration import INFLATIONS, calibrate
+from deeplfm.training.race import Recipe, fit_recipe, race, split
 from deeplfm.training.stack import (
     heard_by_all,
     probability_of_best,
@@ -50,6 +51,73 @@ def test_the_right_start_wins_and_is_refitted_on_all_rows() -> None:
     gram, _ = member.statistics(rows.x, rows.y)
     expected = torch.eye(gram.shape[-1]) + gram / member.temperature[0]
     torch.testing.assert_close(member.exact_weights.precision, expected)
+
+
+def smooth(name: str) -> Recipe:
+    """A smooth function without a rhythm, not trained: it knows what is between rows, not what comes."""
+
+    def build(rows: Rows, seed: int) -> DeepLFM:
+        block = BlockConfig("eq", n_features=100, frequencies="prior-fixed", extras=("constant",))
+        layer = LayerConfig(1, (block,), "exact", own_features=True)
+        model = DeepLFM(ModelConfig(1, (layer,), n_samples=1, n_paths=1), seed).double()
+        with torch.no_grad():
+            model.output_layer.blocks[0].features.log_lengthscale.fill_(math.log(0.05))
+            model.likelihood.log_variance.fill_(math.log(0.01))
+        return model
+
+    return Recipe(name, build, Schedule("collapsed", (Phase(0),), batch_size=None))
+
+
+def with_gaps() -> Rows:
+    """A wave that goes on, beside a swell that has ended, and two gaps."""
+    rows = wave(400)
+    swell = 2 * torch.exp(-0.5 * ((rows.x - 0.35) / 0.12) ** 2)
+    y = rows.y + swell
+    y[60:70], y[150:160] = torch.nan, torch.nan
+    return Rows(rows.x, y)
+
+
+def test_what_fills_gaps_is_judged_by_gaps_and_what_foretells_by_the_tail() -> None:
+    rows = with_gaps()
+    stack, report = race([recipe("line", 30.0), smooth("smooth")], rows, is_series=True)
+    assert report.weight["line"][0] > 0.9
+    assert report.weight_in_gaps["smooth"][0] > 0.9
+    assert report.names[-1] == "smooth, in gaps"
+    truth = torch.sin(30 * rows.x) + 2 * torch.exp(-0.5 * ((rows.x - 0.35) / 0.12) ** 2)
+    is_gap = rows.y.isnan()[:, 0]
+    error = (stack.posterior(rows.x).mean - truth)[is_gap]
+    assert float(error.abs().max()) < 0.3
+    alone, _ = race([recipe("line", 30.0)], rows, is_series=True)
+    assert float((alone.posterior(rows.x).mean - truth)[is_gap].abs().max()) > 0.6
+
+
+def test_without_gaps_there_is_one_set_of_weights() -> None:
+    _, report = race([recipe("line", 30.0), smooth("smooth")], wave(400), is_series=True)
+    assert report.weight_in_gaps == {}
+    assert report.names == ["line"]
+
+
+def test_what_says_nothing_of_gaps_is_fitted_on_all_rows_and_has_no_weight_there() -> None:
+    rows, seen = with_gaps(), []
+    plain = recipe("line", 30.0)
+
+    def build(given: Rows, seed: int) -> DeepLFM:
+        seen.append(int((~given.y.isnan()).sum()))
+        return plain.build(given, seed)
+
+    ahead = Recipe("ahead", build, plain.schedule, fills_gaps=False)
+    _, report = race([ahead, smooth("smooth")], rows, is_series=True)
+    assert seen == [280, 380]  # 20 of 300 are missing, none is hidden; then all rows
+    assert report.weight_in_gaps == {"smooth": [1.0]}
+
+
+def test_a_copy_for_gaps_has_a_calibration_of_its_own() -> None:
+    """What comes is nowhere near what a smooth function expects; in gaps it is right."""
+    rows = with_gaps()
+    rows.y[300:] += 3
+    stack, report = race([smooth("smooth"), smooth("again")], rows, is_series=True)
+    ahead, in_gaps = (report.names.index(name) for name in ("smooth", "smooth, in gaps"))
+    assert stack.members[ahead].temperature > 10 * stack.members[in_gaps].temperature
 
 
 def test_a_start_that_diverges_is_reported_and_left_out() -> None:
@@ -144,8 +212,8 @@ def test_without_a_held_out_target_calibration_is_that_of_its_prior() -> None:
     calibrate(model, inner, Rows(held_out.x, torch.full_like(held_out.y, torch.nan)))
     doublings = sum(k / 2**k for k in range(8)) / sum(1 / 2**k for k in range(8))
     assert float(model.temperature) == pytest.approx(2**doublings)
-    prior = [1 / math.sqrt(inflation) for inflation in race_module._INFLATIONS]
-    logs = [math.log(inflation) for inflation in race_module._INFLATIONS]
+    prior = [1 / math.sqrt(inflation) for inflation in INFLATIONS]
+    logs = [math.log(inflation) for inflation in INFLATIONS]
     expected = math.exp(sum(map(math.prod, zip(prior, logs, strict=True))) / sum(prior))
     assert float(model.likelihood.inflation) == pytest.approx(expected)
 

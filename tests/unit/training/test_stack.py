@@ -49,3 +49,24 @@ def test_who_is_alone_is_heard_everywhere() -> None:
     stack = Stack([of_time, of_itself], torch.tensor([[0.0], [1.0]]).double())
     x = torch.arange(N_ROWS + 10, dtype=torch.float64)[:, None]
     torch.testing.assert_close(stack.posterior(x).mean, of_itself.posterior(x).mean)
+
+
+def test_between_two_times_other_weights_hold() -> None:
+    of_time, _ = members()
+    other = DeepLFM(of_time.config, seed=1).double()
+    both = Stack(
+        [of_time, other],
+        torch.tensor([[1.0], [0.0]]).double(),
+        torch.tensor([[0.25], [0.75]]).double(),
+        torch.tensor([3.0, 7.0]).double(),
+    )
+    x = torch.tensor([[2.9], [3.0], [5.0], [7.0], [7.1]]).double()
+    first, second = of_time.posterior(x), other.posterior(x)
+    expected = torch.where(
+        ((x >= 3) & (x <= 7)), 0.25 * first.mean + 0.75 * second.mean, first.mean
+    )
+    found = both.posterior(x)
+    torch.testing.assert_close(found.mean, expected)
+    torch.testing.assert_close(both.posterior(x[:1]).mean, expected[:1])  # where one alone is heard
+    few, many = both.posterior(x[:1]), found
+    torch.testing.assert_close(few.sample(9, latent=True), many.sample(9, latent=True)[:, :1])

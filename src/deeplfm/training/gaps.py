@@ -1,0 +1,71 @@
+"""Gaps of a series, moved to where values are known: what is to fill a gap is judged by gaps."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from deeplfm.training.rows import Rows
+
+_LONG = 4.5  # steps from one known value to the next: more than three are missing
+_MOST_HIDDEN, _MOST_COPIES = 0.15, 8
+_N_OFFSETS, _GOLDEN = 34, (5**0.5 - 1) / 2  # any first few of these offsets are far from each other
+
+
+def hide_like_gaps(rows: Rows) -> tuple[Rows, Rows | None]:
+    """Rows without some of their values, and these values; all of them and none where there is no gap.
+
+    The pattern of all gaps, outputs together, is moved along time to where it hides the most, again and
+    again until enough is hidden. Long gaps are moved as shorter ones, and none to the ends, where it
+    would be no gap.
+
+    Args:
+        rows: in order of time.
+    """
+    time, known = rows.x[:, 0], ~rows.y.isnan()
+    gaps = [_gaps(time[is_known]) for is_known in known.T]
+    span = time[-1] - time[0]
+    share = float(sum((gap[1] - gap[0]).sum() for gap in gaps) / (span * len(gaps)))
+    if not share > 0:
+        return rows, None
+    shrink = min(1.0, _MOST_HIDDEN / share)
+    offsets = [span * (k * _GOLDEN % 1) for k in range(1, _N_OFFSETS + 1)]
+    moved = [_moved(time, known, gaps, offset, shrink) for offset in offsets]
+    hidden = torch.zeros_like(known)
+    for _ in range(max(1, min(_MOST_COPIES, int(_MOST_HIDDEN / share)))):
+        hidden = max((hidden | more for more in moved), key=torch.sum)
+    if not bool(hidden.any()):
+        return rows, None
+    at = hidden.any(1)
+    rest = Rows(rows.x, torch.where(hidden, torch.nan, rows.y), rows.weight)
+    return rest, Rows(rows.x[at], torch.where(hidden, rows.y, torch.nan)[at])
+
+
+def _gaps(time: Float[Tensor, " N"]) -> Float[Tensor, "2 G"]:
+    """Last times before the gaps among known values, and first times after them."""
+    width = time.diff()
+    if len(width) == 0:
+        return time.new_zeros(2, 0)
+    is_gap = width > _LONG * width.median()
+    return torch.stack([time[:-1][is_gap], time[1:][is_gap]])
+
+
+def _moved(
+    time: Float[Tensor, " N"],
+    known: Bool[Tensor, "N D"],
+    gaps: list[Float[Tensor, "2 G"]],
+    offset: Tensor,
+    shrink: float,
+) -> Bool[Tensor, "N D"]:
+    """Known values in gaps that were moved, round the end, and became smaller."""
+    hidden = torch.zeros_like(known)
+    for d, (start, end) in enumerate(gaps):
+        is_known = known[:, d]
+        centre = time[0] + ((start + end) / 2 + offset - time[0]) % (time[-1] - time[0])
+        half = shrink * (end - start) / 2
+        low, high = centre - half, centre + half
+        inner = (low > time[is_known][0]) & (high < time[is_known][-1]) if len(start) else low > 0
+        inside = (time[:, None] > low) & (time[:, None] < high) & inner
+        hidden[:, d] = inside.any(1) & is_known
+    return hidden
