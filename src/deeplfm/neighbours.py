@@ -16,6 +16,7 @@ from torch import Tensor
 from deeplfm.config import ModelConfig
 from deeplfm.likelihoods.base import Components
 from deeplfm.model import DeepLFM
+from deeplfm.randomness import generator_for
 
 N_NEIGHBOURS, N_TAILS = 16, 4
 _ROWS_AT_ONCE = 2000
@@ -61,8 +62,8 @@ class Neighbours(DeepLFM):
 
     @property
     def draws_functions(self) -> bool:
-        """No: a rough function has no few numbers that say what it is."""
-        return False
+        """Along one input, where a rough function is a chain; of several, no few numbers tell it."""
+        return self.config.n_inputs == 1
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -78,6 +79,8 @@ class Neighbours(DeepLFM):
         reach: float | None = None,
     ) -> None:
         """Take rows as the neighbours of all others."""
+        if reach is not None:
+            super().remember(x, y, row_weight, reach)
         self.x, self.y = x, y
         self.row_weight = x.new_ones(len(x)) if row_weight is None else row_weight.to(x.dtype)
         self._searches = None
@@ -126,16 +129,27 @@ class Neighbours(DeepLFM):
     @torch.no_grad()
     def rest_at(self, x: Float[Tensor, "N P"]) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
         """Mean and variance of r at some rows."""
+        found = [search.krige(x, *sizes) for search, sizes in self._by_output()]
+        means, variances = zip(*found, strict=True)
+        return torch.stack(means, dim=-1), torch.stack(variances, dim=-1)
+
+    @torch.no_grad()
+    def _draw(self, x: Tensor, n_draws: int, seed: int) -> Float[Tensor, "S N D"]:
+        """Whole functions: one of ΦW, and one of r."""
+        generator = generator_for(seed, "draw", index=1, device=x.device)
+        rests = [search.draw(x, *sizes, n_draws, generator) for search, sizes in self._by_output()]
+        return super()._draw(x, n_draws, seed) + torch.stack(rests, dim=-1).to(x.dtype)
+
+    def _by_output(self) -> list[tuple[NeighbourSearch, tuple[Tensor, Tensor]]]:
+        """Rows to be found, and scale and noise variance, of each output."""
         if self._searches is None:
             rest, lengthscale = self.rest(), self.log_lengthscale.exp()
             self._searches = [
                 NeighbourSearch(self.x, rest[:, d], lengthscale[d], self.row_weight)
                 for d in range(rest.shape[1])
             ]
-        noise, scale = self.gaussian.log_variance.exp(), self.log_scale.exp()
-        found = [search.krige(x, scale[d], noise[d]) for d, search in enumerate(self._searches)]
-        means, variances = zip(*found, strict=True)
-        return torch.stack(means, dim=-1), torch.stack(variances, dim=-1)
+        sizes = zip(self.log_scale.exp(), self.gaussian.log_variance.exp(), strict=True)
+        return list(zip(self._searches, sizes, strict=True))
 
 
 class NeighbourSearch:
@@ -198,34 +212,72 @@ class NeighbourSearch:
         index = self.others(own, N_NEIGHBOURS)
         return self._krige(self.x[own], index, scale, noise_variance)
 
+    def draw(
+        self,
+        x: Float[Tensor, "N 1"],
+        scale: Tensor,
+        noise_variance: Tensor,
+        n_draws: int,
+        generator: torch.Generator,
+    ) -> Float[Tensor, "S N"]:
+        """Functions along one input: paths of the process, moved to what is known (Matheron's rule)."""
+        here = x.double() * self.rate
+        path = scale * ornstein_uhlenbeck(torch.cat([self.x, here])[:, 0], n_draws, generator)
+        known, asked = path.split([len(self.x), len(x)], dim=1)
+        noise = torch.randn(known.shape, generator=generator, dtype=known.dtype, device=x.device)
+        missed = self.value - known - (noise_variance / self.weight).sqrt() * noise
+        index = self.nearest(x, N_NEIGHBOURS)
+        weight, _ = self._weights(here, index, scale, noise_variance)
+        return asked + torch.stack([(weight * one[index]).sum(-1) for one in missed])
+
     def _krige(
         self, here: Tensor, index: Tensor, scale: Tensor, noise_variance: Tensor
     ) -> tuple[Tensor, Tensor]:
+        weight, variance = self._weights(here, index, scale, noise_variance)
+        return (weight * self.value[index]).sum(-1), variance
+
+    def _weights(
+        self, here: Tensor, index: Tensor, scale: Tensor, noise_variance: Tensor
+    ) -> tuple[Tensor, Tensor]:
         near = self.x[index]
-        return krige(
+        return kriging_weights(
             (near[:, :, None] - near[:, None]).abs().sum(-1),
             (near - here[:, None]).abs().sum(-1),
-            self.value[index],
             scale.double(),
             noise_variance.double() / self.weight[index],
         )
 
 
-def krige(
+def ornstein_uhlenbeck(
+    place: Float[Tensor, " N"], n_draws: int, generator: torch.Generator
+) -> Float[Tensor, "S N"]:
+    """Paths of the process of covariance e^{−|t − t'|}, at places in any order."""
+    noise = torch.randn(
+        (len(place), n_draws), generator=generator, dtype=place.dtype, device=place.device
+    )
+    ordered, order = place.sort()
+    keep = torch.exp(-ordered.diff())
+    for n, share in enumerate(keep, start=1):
+        noise[n] = share * noise[n - 1] + (1 - share.square()).sqrt() * noise[n]
+    return torch.empty_like(noise).index_copy(0, order, noise).mT
+
+
+def kriging_weights(
     between: Float[Tensor, "N m m"],
     distance: Float[Tensor, "N m"],
-    value: Float[Tensor, "N m"],
     scale: Float[Tensor, ""],
     noise_variance: Float[Tensor, "*#N #m"],
-) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
-    """Mean and variance of the process s² e^{−d} at rows, given noisy values of their neighbours.
+) -> tuple[Float[Tensor, "N m"], Float[Tensor, " N"]]:
+    """How much noisy values of neighbours say of the process s² e^{−d} at rows, and what they leave.
 
     Args:
         between: distances of the neighbours from each other.
         distance: of the neighbours from the row.
-        value: of the neighbours.
         scale: s.
-        noise_variance: of these values.
+        noise_variance: of their values.
+
+    Returns:
+        Weights of these values in the mean of the process, and its variance.
     """
     prior = scale.square()
     noise = (noise_variance + _LEAST_NOISE).expand_as(distance)
@@ -233,5 +285,4 @@ def krige(
     covariance = prior * torch.exp(-distance)
     root = torch.linalg.cholesky(gram)
     weight = torch.cholesky_solve(covariance.unsqueeze(-1), root).squeeze(-1)
-    mean = (weight * value).sum(-1)
-    return mean, (prior - (weight * covariance).sum(-1)).clamp_min(0)
+    return weight, (prior - (weight * covariance).sum(-1)).clamp_min(0)

@@ -19,7 +19,7 @@ from deeplfm.randomness import generator_for
 from deeplfm.recipes.architecture import Architecture, collapsed_schedule, model_config, new_model
 from deeplfm.starts.initial import set_noise, start_hidden
 from deeplfm.training import Rows
-from deeplfm.training.race import Recipe
+from deeplfm.training.recipe import Recipe
 
 _NOISE_VARIANCE = 0.1
 

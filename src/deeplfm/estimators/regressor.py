@@ -27,7 +27,8 @@ from deeplfm.interruption import graceful_interrupts
 from deeplfm.kernels import compiled_kernels
 from deeplfm.predictive import Predictive
 from deeplfm.training import Rows, RowSource, StoredRows
-from deeplfm.training.race import Recipe, Report, fit_recipe, race
+from deeplfm.training.race import Report, fit_recipe, race
+from deeplfm.training.recipe import Recipe
 from deeplfm.training.stack import Stack
 
 _PREDICTION_ROWS = 4096  # held at a time with all their mixture components

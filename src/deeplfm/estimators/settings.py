@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from deeplfm.errors import ConfigError
 from deeplfm.estimators.validation import check_settings
 from deeplfm.recipes import Architecture, recipes_for
-from deeplfm.training.race import Recipe
+from deeplfm.training.recipe import Recipe
 
 PRESETS = ("default", "paper")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from deeplfm.errors import ConfigError
 from deeplfm.recipes.architecture import Architecture
 from deeplfm.recipes.feedback import feedback_recipe, memory_recipe
@@ -14,7 +16,7 @@ from deeplfm.recipes.series import (
     spectrum_recipe,
 )
 from deeplfm.recipes.tables import density_recipe, neighbours_recipe, paper_recipe, table_recipe
-from deeplfm.training.race import Recipe
+from deeplfm.training.recipe import Recipe
 
 _OF_SERIES = ("spectrum", "pursuit", "rhythm", "deep", "composition", "feedback", "memory", "lfm")
 STARTS = ("race", "paper", "table", "neighbours", "density", *_OF_SERIES)
@@ -86,6 +88,9 @@ def recipes_for(
             n_steps=steps(80),
         ),
         *(single[name]() for name in ("rhythm", "deep", "composition", "feedback", "memory")),
+        neighbours_recipe(
+            architecture, handicap=math.inf
+        ),  # rough series: for gaps, which have two sides
     ]
 
 

@@ -25,14 +25,14 @@ from deeplfm.starts.feedback import (
     sure_steps,
 )
 from deeplfm.training import Rows
-from deeplfm.training.race import Recipe
+from deeplfm.training.recipe import Recipe
 
 _FEW_LAGS = (1, 2, 4, 8, 16, 32)
 _ROWS_PER_LAG, _MOST_INPUTS = 20, 100
 _TRIAL_FEATURES, _FEATURES = 100, 200
 _MOST_LAGS, _FEWEST_LAGS, _ROWS_PER_OLD_LAG, _MOST_OLD_INPUTS = 200, 8, 3, 600
 _FEWEST_ROWS, _UNEVEN = 60, 0.1  # of a step
-_MOST_MISSING = 0.5  # of the values
+_MOST_MISSING = 0.2  # of the values
 _FEWEST_ORIGINS = 10  # rows from which to judge forecasts
 _PATHS = 64
 _HANDICAP = 0.2
@@ -136,7 +136,7 @@ def check_record(rows: Rows) -> None:
     n_steps = int(step[-1]) + 1
     share = 1 - float((~rows.y.isnan()).sum()) / (n_steps * rows.y.shape[1])
     if share > _MOST_MISSING:
-        raise UnsuitableError(f"it needs half of the values, and {share:.0%} are missing")
+        raise UnsuitableError(f"it needs four of five values, and {share:.0%} are missing")
 
 
 def is_told_enough(model: Feedback) -> bool:

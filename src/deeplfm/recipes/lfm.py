@@ -28,7 +28,7 @@ from deeplfm.recipes.covariates import (
 from deeplfm.starts.initial import observed_series, set_noise, spread_evenly
 from deeplfm.starts.spectrum import periodogram
 from deeplfm.training import Rows
-from deeplfm.training.race import Recipe
+from deeplfm.training.recipe import Recipe
 
 
 def lfm_recipe(architecture: Architecture, n_steps: int = 200) -> Recipe:

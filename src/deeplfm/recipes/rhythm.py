@@ -24,7 +24,7 @@ from deeplfm.starts.initial import lines_of, observed_series, start_rest
 from deeplfm.starts.response import Response, find_response
 from deeplfm.starts.spectrum import Pursuit
 from deeplfm.training import Rows
-from deeplfm.training.race import Recipe
+from deeplfm.training.recipe import Recipe
 
 _MOST_HARMONICS = 20
 _BANDWIDTH = 0.3  # of an output's own lines, in units of one over the record length

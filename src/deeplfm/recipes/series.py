@@ -35,7 +35,7 @@ from deeplfm.starts.initial import (
 )
 from deeplfm.starts.spectrum import Pursuit
 from deeplfm.training import Rows
-from deeplfm.training.race import Recipe
+from deeplfm.training.recipe import Recipe
 
 
 def pursuit_recipe(

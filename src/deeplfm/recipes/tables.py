@@ -1,4 +1,4 @@
-"""Recipes that know nothing of time: the paper's, and the default for tables."""
+"""Recipes that know nothing of time: the paper's, and those for tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from deeplfm.starts.initial import mean_field, set_noise, start_as_paper, start_
 from deeplfm.starts.neighbours import find_roughness
 from deeplfm.training import Phase, Rows, Schedule
 from deeplfm.training.conditioning import condition
-from deeplfm.training.race import Recipe
+from deeplfm.training.recipe import Recipe
 
 _MOST_FEATURES = 500
 _LINE = ("constant", "trend")
@@ -77,11 +77,15 @@ def table_recipe(architecture: Architecture, n_steps: int = 100) -> Recipe:
     return Recipe("table", build, schedule)
 
 
-def neighbours_recipe(architecture: Architecture) -> Recipe:
-    """For tables: a straight line, and what the nearest rows have left over of it.
+def neighbours_recipe(architecture: Architecture, handicap: float = 0.0) -> Recipe:
+    """For tables and gaps: a straight line, and what the nearest rows have left over of it.
 
     What neighbouring rows have in common, smooth features miss. How rough it is, is learned from how
     well rows are predicted by their neighbours.
+
+    Args:
+        architecture: what the user chose.
+        handicap: in a race.
     """
 
     def build(rows: Rows, seed: int) -> Neighbours:
@@ -102,7 +106,7 @@ def neighbours_recipe(architecture: Architecture) -> Recipe:
                 model.tail_share[:, d], model.tail_scale[:, d] = found.tail_share, found.tail_scale
         return model
 
-    return Recipe("neighbours", build, collapsed_schedule(0))
+    return Recipe("neighbours", build, collapsed_schedule(0), handicap)
 
 
 def density_recipe(architecture: Architecture, n_steps: int = 800) -> Recipe:

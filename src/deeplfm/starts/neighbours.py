@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deeplfm.neighbours import N_NEIGHBOURS, N_TAILS, NeighbourSearch, krige
+from deeplfm.neighbours import N_NEIGHBOURS, N_TAILS, NeighbourSearch, kriging_weights
 
 _STEPS, _ROUND, _RATE = 100, 10, 0.05  # neighbours are looked for once in a round
 _BATCH, _TAIL_ROWS, _FEWEST_ROWS = 500, 5000, 3
@@ -75,8 +75,8 @@ def _scales(
         optimiser.zero_grad()
         rate, (scale, noise) = torch.exp(-log_lengthscale), sizes.exp().unbind()
         between, distance = (item @ rate for item in distances)
-        mean, variance = krige(between, distance, y[near], scale, noise.square())
-        variance = variance + noise.square()
+        weight, variance = kriging_weights(between, distance, scale, noise.square())
+        mean, variance = (weight * y[near]).sum(-1), variance + noise.square()
         loss = 0.5 * (variance.log() + (y[some] - mean).square() / variance).mean()
         loss.backward()
         optimiser.step()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -13,11 +13,9 @@ from deeplfm.errors import TrainingDivergedError
 from deeplfm.model import DeepLFM
 from deeplfm.training.calibration import calibrate
 from deeplfm.training.loop import History
+from deeplfm.training.recipe import Recipe
 from deeplfm.training.rows import Rows, RowSource
 from deeplfm.training.stack import series_weights
-
-if TYPE_CHECKING:
-    from deeplfm.training.race import Recipe
 
 _KEEP_ABOVE = 0.05
 
@@ -135,7 +133,11 @@ def jobs_of(
 def _staying(entrants: list[Entrant], weight: Float[Tensor, "B D"]) -> list[bool]:
     """Who has a share worth keeping; and in any case a function of time, to be looked into."""
     stays = [float(share.max()) >= _KEEP_ABOVE for share in weight]
-    in_time = [i for i, entrant in enumerate(entrants) if entrant.model.is_function_of_time]
+    in_time = [
+        i
+        for i, entrant in enumerate(entrants)
+        if entrant.model.is_function_of_time and entrant.recipe.foretells
+    ]
     if in_time and not any(stays[i] for i in in_time):
         best = max(in_time, key=lambda i: float(entrants[i].ahead.density.nanmean()))
         stays[best] = True

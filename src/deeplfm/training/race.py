@@ -8,13 +8,14 @@ bounded number is held out, and a bounded number shown to the starts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Self
 
 import torch
+from jaxtyping import Int64
 from torch import Tensor
 
 from deeplfm.errors import DeepLFMError, InputError, TrainingDivergedError, UnsuitableError
@@ -28,8 +29,8 @@ from deeplfm.training.entrants import Entrant, jobs_of, judge, weight_in_gaps
 from deeplfm.training.gaps import hide_like_gaps
 from deeplfm.training.loop import History, train
 from deeplfm.training.progress import progress_bar
+from deeplfm.training.recipe import Recipe
 from deeplfm.training.rows import Rows, RowSource
-from deeplfm.training.schedule import Schedule
 from deeplfm.training.stack import Stack, series_weights, stacking_weights
 
 _SERIES_TAIL, _TABLE_PART = 0.25, 0.2
@@ -38,27 +39,6 @@ _SERIES_TAIL, _TABLE_PART = 0.25, 0.2
 _MOST_HELD_OUT = 10_000
 _SERIES_START, _TABLE_START = 100_000, 10_000  # most rows that a start is shown
 _IN_GAPS = ", in gaps"
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """A way to a trained model.
-
-    Attributes:
-        name: what to call it.
-        build: makes a model and its starting values from training rows, or some of very many, and
-            a seed.
-        schedule: how it is trained.
-        handicap: nats per row that it must be ahead of where others stand: a start found by searching
-            through many has more chances to be lucky on the held-out rows.
-        fills_gaps: it says something of gaps, not only of what comes after the rows.
-    """
-
-    name: str
-    build: Callable[[Rows, int], DeepLFM]
-    schedule: Schedule
-    handicap: float = 0.0
-    fills_gaps: bool = True
 
 
 @dataclass
@@ -134,6 +114,8 @@ def race(
     course = _Course.on(rows, is_series, seed, progress, is_alone=len(recipes) == 1)
     entrants: list[Entrant] = []
     for recipe in recipes:
+        if course.hidden is None and not recipe.foretells:
+            continue
         if entrants and stop_requested():
             break
         with _failures_of(recipe, report):
@@ -186,7 +168,7 @@ class _Course:
     Attributes:
         inner: rows to fit on.
         held_out: rows to judge by.
-        rest: the inner rows without values that are hidden; what is to fill gaps is fitted on these.
+        rest: all rows without values that are hidden; what is to fill gaps is fitted on these too.
         hidden: values to judge by what is said of gaps, where a series has any.
         is_series: rows have an order in time.
         seed: of all that is random.
@@ -207,9 +189,10 @@ class _Course:
     ) -> Self:
         """Divide rows; for a single recipe, which has all weight in gaps too, hide none."""
         inner, held_out = split(rows, is_series, seed)
-        rest, hidden = inner, None
-        if is_series and not is_alone and len(inner) <= _SERIES_START:
-            rest, hidden = hide_like_gaps(inner.everything())
+        rest, hidden = rows, None
+        if is_series and not is_alone and len(rows) <= _SERIES_START:
+            ordered = rows.take(_order(rows))
+            rest, hidden = hide_like_gaps(ordered)
         return cls(inner, held_out, rest, hidden, is_series, seed, progress)
 
     @property
@@ -220,12 +203,13 @@ class _Course:
 
     def enter(self, recipe: Recipe) -> Entrant:
         """Fit a recipe, and judge it by what it does not know."""
-        known = self.rest if recipe.fills_gaps else self.inner
-        model, history = self._fit(recipe, known, "race")
-        remember(model, known, self._reach)
-        entrant = Entrant(recipe, model, history, judge(model, known, self.held_out))
-        if self.hidden is not None and recipe.fills_gaps:
-            entrant.in_gaps = judge(model, known, self.hidden)
+        model, history = self._fit(recipe, self.inner, "race")
+        remember(model, self.inner, self._reach)
+        entrant = Entrant(recipe, model, history, judge(model, self.inner, self.held_out))
+        if self.hidden is not None and recipe.fills_gaps and not stop_requested():
+            other, _ = self._fit(recipe, self.rest, "gaps")
+            remember(other, self.rest, self._reach)
+            entrant.in_gaps = judge(other, self.rest, self.hidden)
         return entrant
 
     def refit(self, entrant: Entrant, rows: RowSource) -> tuple[DeepLFM, History]:
@@ -279,12 +263,17 @@ def _nobody_left(report: Report) -> DeepLFMError:
     )
 
 
+def _order(rows: RowSource) -> Int64[Tensor, " N"]:
+    """Rows by their time."""
+    return torch.cat([chunk.x[:, 0] for chunk in rows.chunks()]).argsort(stable=True)
+
+
 def split(rows: RowSource, is_series: bool, seed: int) -> tuple[RowSource, Rows]:
     """Rows to fit on and rows to judge by: the last ones of a series, random ones of a table."""
     part = _SERIES_TAIL if is_series else _TABLE_PART
     n_held_out = min(max(1, round(part * len(rows))), _MOST_HELD_OUT)
     if is_series:
-        order = torch.cat([chunk.x[:, 0] for chunk in rows.chunks()]).argsort(stable=True)
+        order = _order(rows)
     elif n_held_out < _MOST_HELD_OUT:
         order = torch.randperm(len(rows), generator=generator_for(seed, "split"))
     else:  # too many for a permutation

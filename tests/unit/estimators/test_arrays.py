@@ -161,7 +161,7 @@ import sys, threading, time
 import numpy as np, torch
 from deeplfm import BlockConfig, DeepLFM, LayerConfig, ModelConfig, Phase, Schedule
 from deeplfm.estimators import DeepLFMRegressor, settings
-from deeplfm.training.race import Recipe
+from deeplfm.training.recipe import Recipe
 
 torch.set_num_threads(1)
 folder, n_rows = sys.argv[1], int(sys.argv[2])

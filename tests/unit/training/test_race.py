@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ from deeplfm.model import DeepLFM
 from deeplfm.training import Phase, Rows, Schedule, StoredRows
 from deeplfm.training import race as race_module
 from deeplfm.training.calibration import INFLATIONS, calibrate
-from deeplfm.training.race import Recipe, fit_recipe, race, split
+from deeplfm.training.race import fit_recipe, race, split
+from deeplfm.training.recipe import Recipe
 from deeplfm.training.stack import (
     heard_by_all,
     probability_of_best,
@@ -97,7 +99,7 @@ def test_without_gaps_there_is_one_set_of_weights() -> None:
     assert report.names == ["line"]
 
 
-def test_what_says_nothing_of_gaps_is_fitted_on_all_rows_and_has_no_weight_there() -> None:
+def test_what_says_nothing_of_gaps_is_not_asked_to_fill_them() -> None:
     rows, seen = with_gaps(), []
     plain = recipe("line", 30.0)
 
@@ -105,10 +107,13 @@ def test_what_says_nothing_of_gaps_is_fitted_on_all_rows_and_has_no_weight_there
         seen.append(int((~given.y.isnan()).sum()))
         return plain.build(given, seed)
 
-    ahead = Recipe("ahead", build, plain.schedule, fills_gaps=False)
-    _, report = race([ahead, smooth("smooth")], rows, is_series=True)
-    assert seen == [280, 380]  # 20 of 300 are missing, none is hidden; then all rows
-    assert report.weight_in_gaps == {"smooth": [1.0]}
+    for fills_gaps, expected in ((False, [280, 380]), (True, [280, 336, 380])):
+        line = Recipe("line", build, plain.schedule, fills_gaps=fills_gaps)
+        seen.clear()
+        _, report = race([line, smooth("smooth")], rows, is_series=True)
+        # without the tail; without two copies of two gaps, eleven rows each; all that is known
+        assert seen == expected
+        assert fills_gaps or report.weight_in_gaps == {"smooth": [1.0]}
 
 
 def test_a_copy_for_gaps_has_a_calibration_of_its_own() -> None:
@@ -333,3 +338,13 @@ def test_a_handicap_must_be_overcome(
     weight = weights_of(density, torch.tensor([0.0, 0.2]))
     assert float(weight[1, 0]) >= share
     assert (float(weight[1, 0]) == 0) == (share == 0)
+
+
+def test_a_start_for_gaps_alone_races_where_there_are_gaps_and_foretells_nothing() -> None:
+    for_gaps = replace(smooth("smooth"), handicap=math.inf)
+    stack, report = race([recipe("line", 30.0), for_gaps], with_gaps(), is_series=True)
+    assert report.weight == {"line": [1.0]}
+    assert report.weight_in_gaps["smooth"][0] > 0.9
+    assert len(stack.members) == 2
+    _, report = race([recipe("line", 30.0), for_gaps], wave(400), is_series=True)
+    assert list(report.held_out_mnll) == ["line"]
