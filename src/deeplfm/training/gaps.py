@@ -9,16 +9,17 @@ from torch import Tensor
 from deeplfm.training.rows import Rows
 
 _LONG = 4.5  # steps from one known value to the next: more than three are missing
-_MOST_HIDDEN, _MOST_COPIES = 0.15, 8
+_MOST_HIDDEN, _MOST_COPIES = 0.2, 8
 _N_OFFSETS, _GOLDEN = 34, (5**0.5 - 1) / 2  # any first few of these offsets are far from each other
 
 
 def hide_like_gaps(rows: Rows) -> tuple[Rows, Rows | None]:
     """Rows without some of their values, and these values; all of them and none where there is no gap.
 
-    The pattern of all gaps, outputs together, is moved along time to where it hides the most, again and
-    again until enough is hidden. Long gaps are moved as shorter ones, and none to the ends, where it
-    would be no gap.
+    The pattern of the gaps, outputs together, is moved along time to where it hides the most, again and
+    again until enough is hidden. Of many gaps only some are moved: what fills short ones may fail in long
+    ones, so a gap is shortened only where it alone would hide too much. None is moved to the ends, where
+    it would be no gap.
 
     Args:
         rows: in order of time.
@@ -26,9 +27,10 @@ def hide_like_gaps(rows: Rows) -> tuple[Rows, Rows | None]:
     time, known = rows.x[:, 0], ~rows.y.isnan()
     gaps = [_gaps(time[is_known]) for is_known in known.T]
     span = time[-1] - time[0]
-    share = float(sum((gap[1] - gap[0]).sum() for gap in gaps) / (span * len(gaps)))
-    if not share > 0:
+    if not _total(gaps) > 0:
         return rows, None
+    gaps = _some(gaps, float(_MOST_HIDDEN * span * len(gaps) / _total(gaps)))
+    share = float(_total(gaps) / (span * len(gaps)))
     shrink = min(1.0, _MOST_HIDDEN / share)
     offsets = [span * (k * _GOLDEN % 1) for k in range(1, _N_OFFSETS + 1)]
     moved = [_moved(time, known, gaps, offset, shrink) for offset in offsets]
@@ -49,6 +51,19 @@ def _gaps(time: Float[Tensor, " N"]) -> Float[Tensor, "2 G"]:
         return time.new_zeros(2, 0)
     is_gap = width > _LONG * width.median()
     return torch.stack([time[:-1][is_gap], time[1:][is_gap]])
+
+
+def _total(gaps: list[Float[Tensor, "2 G"]]) -> float:
+    """Length of all gaps of all outputs."""
+    return float(sum((end - start).sum() for start, end in gaps))
+
+
+def _some(gaps: list[Float[Tensor, "2 G"]], part: float) -> list[Float[Tensor, "2 G"]]:
+    """Gaps that begin at some of their times, at one at least: outputs stay together."""
+    begin = torch.cat([start for start, _ in gaps]).unique()
+    n_kept = max(1, min(len(begin), int(part * len(begin))))
+    kept = begin[torch.arange(n_kept) * len(begin) // n_kept]
+    return [gap[:, torch.isin(gap[0], kept)] for gap in gaps]
 
 
 def _moved(
