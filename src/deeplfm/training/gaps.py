@@ -10,16 +10,17 @@ from deeplfm.training.rows import Rows
 
 _LONG = 4.5  # steps from one known value to the next: more than three are missing
 _MOST_HIDDEN, _MOST_COPIES = 0.2, 8
+_FEWEST = 3  # gaps to judge by: all rows of one are about one fact
 _N_OFFSETS, _GOLDEN = 34, (5**0.5 - 1) / 2  # any first few of these offsets are far from each other
 
 
 def hide_like_gaps(rows: Rows) -> tuple[Rows, Rows | None]:
-    """Rows without some of their values, and these values; all of them and none where there is no gap.
+    """Rows without some of their values, and these values; all and none where gaps say too little.
 
     The pattern of the gaps, outputs together, is moved along time to where it hides the most, again and
-    again until enough is hidden. Of many gaps only some are moved: what fills short ones may fail in long
-    ones, so a gap is shortened only where it alone would hide too much. None is moved to the ends, where
-    it would be no gap.
+    again until enough is hidden. Of many gaps only some are moved, and none is shortened: what fills
+    short ones may fail in long ones. None is moved to the ends, where it would be no gap. One long gap or
+    two say too little, and would hide what the series is made of.
 
     Args:
         rows: in order of time.
@@ -31,11 +32,13 @@ def hide_like_gaps(rows: Rows) -> tuple[Rows, Rows | None]:
         return rows, None
     gaps = _some(gaps, float(_MOST_HIDDEN * span * len(gaps) / _total(gaps)))
     share = float(_total(gaps) / (span * len(gaps)))
-    shrink = min(1.0, _MOST_HIDDEN / share)
+    n_copies = max(1, min(_MOST_COPIES, int(_MOST_HIDDEN / share)))
+    if n_copies * max(gap.shape[1] for gap in gaps) < _FEWEST:
+        return rows, None
     offsets = [span * (k * _GOLDEN % 1) for k in range(1, _N_OFFSETS + 1)]
-    moved = [_moved(time, known, gaps, offset, shrink) for offset in offsets]
+    moved = [_moved(time, known, gaps, offset) for offset in offsets]
     hidden = torch.zeros_like(known)
-    for _ in range(max(1, min(_MOST_COPIES, int(_MOST_HIDDEN / share)))):
+    for _ in range(n_copies):
         hidden = max((hidden | more for more in moved), key=torch.sum)
     if not bool(hidden.any()):
         return rows, None
@@ -71,15 +74,13 @@ def _moved(
     known: Bool[Tensor, "N D"],
     gaps: list[Float[Tensor, "2 G"]],
     offset: Tensor,
-    shrink: float,
 ) -> Bool[Tensor, "N D"]:
-    """Known values in gaps that were moved, round the end, and became smaller."""
+    """Known values in gaps that were moved, round the end."""
     hidden = torch.zeros_like(known)
     for d, (start, end) in enumerate(gaps):
         is_known = known[:, d]
-        centre = time[0] + ((start + end) / 2 + offset - time[0]) % (time[-1] - time[0])
-        half = shrink * (end - start) / 2
-        low, high = centre - half, centre + half
+        low = time[0] + (start + offset - time[0]) % (time[-1] - time[0])
+        high = low + (end - start)
         inner = (low > time[is_known][0]) & (high < time[is_known][-1]) if len(start) else low > 0
         inside = (time[:, None] > low) & (time[:, None] < high) & inner
         hidden[:, d] = inside.any(1) & is_known

@@ -63,11 +63,12 @@ def test_rows_that_are_not_there_are_a_gap_too() -> None:
     assert lengths and set(lengths) <= {10, 11}
 
 
-def test_a_long_gap_is_moved_as_a_shorter_one() -> None:
+@pytest.mark.parametrize("gaps", [[(100, 300)], [(100, 130), (200, 230)]])
+def test_few_long_gaps_say_too_little(gaps) -> None:
     rows = series(400)
-    rows.y[100:300] = math.nan
-    (length,) = runs(hidden_of(rows)[:, 0])
-    assert 75 <= length <= 80  # 20 % of 399
+    for start, end in gaps:
+        rows.y[start:end] = math.nan
+    assert hide_like_gaps(rows)[1] is None
 
 
 def test_of_many_gaps_some_are_moved_and_none_is_shortened() -> None:
