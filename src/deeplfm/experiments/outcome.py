@@ -96,13 +96,12 @@ class Outcome:
 
     def mixture(self) -> list[str]:
         """Says so where rows come from several versions of the code."""
-        newest, *older = self.sources().items() or [("", [])]
-        if not older:
+        n_sources = len(self.sources())
+        if n_sources < 2:
             return []
-        told = "; ".join(f"{source}: {', '.join(labels)}" for source, labels in older)
         return [
-            f"Not all of it was computed with one version of the code ({newest[0]}). With another: "
-            f"{told}. --fresh does them again."
+            f"Computed with {n_sources} versions of the code; each record tells which. --fresh does "
+            "again what is of another than the present one."
         ]
 
     def troubles(self) -> list[str]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -112,18 +111,17 @@ def _introduction(page: Path, archives: Sequence[Archive]) -> list[str]:
 
 
 def _surroundings(records: Sequence[dict[str, Any]]) -> list[str]:
-    """Versions of everything, and how many fits were made with which source."""
-    sources: dict[str, Counter[str]] = {}
+    """Versions of everything, and of how many states of the source the records are."""
+    sources: dict[str, set[str]] = {}
     for record in records:
         told = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-        found = sources.setdefault(told, Counter())
-        found[record.get("source") or "not recorded"] += 1
-    lines = []
-    for told, counts in sources.items():
-        named = [f"{name} ({n} fits)" for name, n in counts.most_common()]
-        source = ", ".join(named if len(named) > 1 else counts)
-        lines.append(f"Computed with {told}; source {source}.")
-    return lines
+        sources.setdefault(told, set()).add(record.get("source") or "not recorded")
+    return [
+        f"Computed with {told}; source {next(iter(names))}."
+        if len(names) == 1
+        else f"Computed with {told}; {len(names)} states of the source, which each record tells."
+        for told, names in sources.items()
+    ]
 
 
 def _section(page: Path, archive: Archive) -> list[str]:
