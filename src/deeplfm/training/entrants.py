@@ -91,12 +91,14 @@ def weight_in_gaps(entrants: list[Entrant], weight: Float[Tensor, "B D"]) -> Flo
         entrants: some of them judged by gaps.
         weight: of all of them, by the tail.
     """
-    judged = [(b, item.in_gaps.density) for b, item in enumerate(entrants) if item.in_gaps]
+    judged = {b: item.in_gaps.density for b, item in enumerate(entrants) if item.in_gaps}
     if not judged:
         return weight
-    places, densities = zip(*judged, strict=True)
+    densities = torch.stack(list(judged.values()))
+    # what is there for gaps alone is not behind in them
+    handicaps = [item.recipe.handicap if item.recipe.foretells else 0.0 for item in entrants]
     found = torch.zeros_like(weight)
-    found[list(places)] = series_weights(torch.stack(densities))
+    found[list(judged)] = series_weights(densities, weight.new_tensor(handicaps)[list(judged)])
     return torch.where(densities[0].isnan().all(0), weight, found)
 
 
