@@ -17,6 +17,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from deeplfm.layers import Block, Layer
+from deeplfm.training.entrants import IN_GAPS
 from deeplfm.training.stack import Stack
 from deeplfm.waveforms import force_moments, hears_time, is_driven, makes_waves, power_of_lines
 
@@ -107,7 +108,8 @@ class Inspector:
     def hidden_layers(self, x: Float[Tensor, "N P"]) -> list[Curve]:
         """What each hidden layer does to time: its units, over the paths that prediction uses."""
         curves = []
-        for model, member in zip(self.stack.members, self.members, strict=True):
+        for index in self._shown:
+            model, member = self.stack.members[index], self.members[index]
             for depth, values in enumerate(model.hidden_values(x), start=1):
                 mean, std = values.mean(0), values.std(0, correction=0)
                 for unit in range(mean.shape[-1]):
@@ -119,7 +121,8 @@ class Inspector:
     def filters(self) -> list[Spectrum]:
         """What the equations whose input is time let through: |G(jω)|, in units of time."""
         found: list[Spectrum] = []
-        for model, member in zip(self.stack.members, self.members, strict=True):
+        for index in self._shown:
+            model, member = self.stack.members[index], self.members[index]
             layers = model.layers if model.is_function_of_time else ()
             for depth, layer in enumerate(layers, start=1):
                 for block in layer.blocks:
@@ -140,7 +143,7 @@ class Inspector:
         for d, output in enumerate(self.outputs):
             for index in self.stack.weight[:, d].argsort(descending=True).tolist():
                 model = self.stack.members[index]
-                if not model.is_function_of_time:
+                if index not in self._shown or not model.is_function_of_time:
                     continue
                 blocks = list(filter(makes_waves, model.output_layer.blocks))
                 if blocks:
@@ -161,10 +164,15 @@ class Inspector:
                     break
         return found
 
+    @property
+    def _shown(self) -> list[int]:
+        """Members that were made to foretell; copies for gaps would tell the same twice."""
+        return [m for m, name in enumerate(self.members) if not name.endswith(IN_GAPS)]
+
     def _heaviest(self) -> dict[int, list[int]]:
         """The function of time that says most about each output."""
         chosen: dict[int, list[int]] = {}
-        in_time = [m for m, model in enumerate(self.stack.members) if model.is_function_of_time]
+        in_time = [m for m in self._shown if self.stack.members[m].is_function_of_time]
         if not in_time:
             return chosen
         for d, place in enumerate(self.stack.weight[in_time].argmax(0).tolist()):

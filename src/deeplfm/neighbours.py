@@ -177,11 +177,21 @@ class NeighbourSearch:
         self.x = x[is_known].double() * self.rate
         self.value, self.weight = value[is_known].double(), weight[is_known].double()
         self.tree = cKDTree(self.x.cpu().numpy()) if len(self.x) else None
+        self.order = self.x[:, 0].argsort() if x.shape[1] == 1 else None
 
     def nearest(self, x: Float[Tensor, "N P"], n: int) -> Int64[Tensor, "N m"]:
-        """The n nearest rows of each, or all where they are fewer, the nearest first."""
+        """The n nearest rows of each, or all where they are fewer.
+
+        Along one input half of them on each side: of a gap both ends speak, however long it is.
+        """
         if self.tree is None:
             return torch.zeros(len(x), 0, dtype=torch.long, device=x.device)
+        if self.order is not None:
+            n = min(n, len(self.x))
+            here = (x.double() * self.rate)[:, 0].contiguous()
+            place = torch.searchsorted(self.x[self.order, 0], here)
+            first = (place - n // 2).clamp(0, len(self.x) - n)
+            return self.order[first[:, None] + torch.arange(n, device=x.device)]
         order = np.arange(1, min(n, len(self.x)) + 1)
         _, index = self.tree.query((x.double() * self.rate).cpu().numpy(), k=order, p=1)
         return torch.as_tensor(index, device=x.device).long()

@@ -65,6 +65,19 @@ def test_few_rows_are_predicted_by_their_gaussian_process() -> None:
     np.testing.assert_allclose(variance, expected[1], rtol=1e-6)
 
 
+def test_both_ends_of_a_long_gap_speak() -> None:
+    """The exact process of all rows, whose 16 nearest would be on one side."""
+    x = torch.cat([torch.arange(80.0), torch.arange(120.0, 200.0)]).double()[:, None]
+    y = (x[:, 0] > 100).double()
+    at = torch.arange(80.0, 120.0).double()[:, None]
+    search = NeighbourSearch(x, y, torch.tensor([500.0]))
+    found = search.krige(at, torch.tensor(3.0), torch.tensor(1e-3))
+    arrays = (item.numpy() for item in (x, y, at))
+    expected = exact(*arrays, np.array([500.0]), scale=3.0, noise=1e-3 + 1e-6)
+    for item, truth in zip(found, expected, strict=True):
+        np.testing.assert_allclose(item, truth, atol=2e-3)
+
+
 def test_draws_along_one_input_have_the_moments_of_the_gaussian_process() -> None:
     """20 numbers off by 5 standard errors of 20 000 draws: in fewer than 1 of 10⁵ runs."""
     rows, at = drawn(10, [1.0], 0.3), torch.tensor([[-3.0], [-0.2], [-0.1], [0.4], [5.0]]).double()

@@ -65,9 +65,12 @@ def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
             name: {
                 "weight": _by_target(forecaster, report.weight.get(name, [])),
                 "weight_in_gaps": _by_target(forecaster, report.weight_in_gaps.get(name, [])),
-                "held_out_mnll": _by_target(forecaster, _in_users_units(forecaster, scores)),
+                "held_out_mnll": _by_target(
+                    forecaster,
+                    _in_users_units(forecaster, report.held_out_mnll.get(name, [])),
+                ),
             }
-            for name, scores in report.held_out_mnll.items()
+            for name in dict.fromkeys([*report.held_out_mnll, *report.weight_in_gaps])
         },
         "failed_starts": report.failed,
         "left_out_starts": report.left_out,

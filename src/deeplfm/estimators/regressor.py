@@ -117,6 +117,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         self.labels_.check(y, arrays.y.shape[1])
         with compiled_kernels(self.compile):
             for chunk in self._rows(arrays).chunks():
+                self.stack_.extend(chunk.x)
                 for member in members:
                     member.absorb(chunk.x, chunk.y, chunk.weight)
         return self

@@ -123,6 +123,8 @@ def check_record(rows: Rows) -> None:
         raise UnsuitableError("it knows no covariates")
     if n_rows < _FEWEST_ROWS:
         raise UnsuitableError(f"it needs {_FEWEST_ROWS} rows, and here are {n_rows}")
+    if bool(rows.y.isnan().all(0).any()):
+        raise UnsuitableError("it needs values of every output")
     if rows.y.shape[1] > _MOST_INPUTS:
         raise UnsuitableError(
             f"it takes {_MOST_INPUTS} outputs at most, and here are {rows.y.shape[1]}"

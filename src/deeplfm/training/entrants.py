@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,8 +16,9 @@ from deeplfm.training.calibration import calibrate
 from deeplfm.training.loop import History
 from deeplfm.training.recipe import Recipe
 from deeplfm.training.rows import Rows, RowSource
-from deeplfm.training.stack import series_weights
+from deeplfm.training.stack import series_weights, stacking_weights
 
+IN_GAPS = ", in gaps"  # added to the name of a recipe's copy for gaps
 _KEEP_ABOVE = 0.05
 
 
@@ -84,28 +86,37 @@ def judge(model: DeepLFM, inner: RowSource, rows: Rows) -> Judgement:
     return Judgement(*calibration, posterior.mean, density)
 
 
-def weight_in_gaps(entrants: list[Entrant], weight: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-    """Weights by the values hidden like gaps; of an output that has none, those of the tail.
+def weight_ahead(entrants: list[Entrant], is_series: bool) -> Float[Tensor, "B D"]:
+    """Weights by the held-out rows, of those that foretell."""
+    weigh = series_weights if is_series else stacking_weights
+    some = [b for b, item in enumerate(entrants) if item.recipe.foretells] or range(len(entrants))
+    return _weights(weigh, entrants, {b: entrants[b].ahead for b in some})
 
-    Args:
-        entrants: some of them judged by gaps.
-        weight: of all of them, by the tail.
-    """
-    judged = {b: item.in_gaps.density for b, item in enumerate(entrants) if item.in_gaps}
+
+def weight_in_gaps(entrants: list[Entrant]) -> Float[Tensor, "B D"]:
+    """Weights by the values hidden like gaps; none of an output that has none."""
+    judged = {b: item.in_gaps for b, item in enumerate(entrants) if item.in_gaps is not None}
     if not judged:
-        return weight
-    densities = torch.stack(list(judged.values()))
-    # what is there for gaps alone is not behind in them
-    handicaps = [item.recipe.handicap if item.recipe.foretells else 0.0 for item in entrants]
-    found = torch.zeros_like(weight)
-    found[list(judged)] = series_weights(densities, weight.new_tensor(handicaps)[list(judged)])
-    return torch.where(densities[0].isnan().all(0), weight, found)
+        return torch.zeros_like(entrants[0].ahead.density[:1]).expand(len(entrants), -1)
+    found = _weights(series_weights, entrants, judged)
+    is_hidden = ~next(iter(judged.values())).density.isnan().all(0)
+    return found * is_hidden
+
+
+def _weights(
+    weigh: Callable[[Tensor, Tensor], Tensor], entrants: list[Entrant], by: dict[int, Judgement]
+) -> Float[Tensor, "B D"]:
+    """Weights of some entrants, and none of the others; who is there for gaps has no handicap there."""
+    density = torch.stack([judgement.density for judgement in by.values()])
+    recipes = [entrants[b].recipe for b in by]
+    handicap = density.new_tensor([item.handicap if item.foretells else 0.0 for item in recipes])
+    weight = density.new_zeros(len(entrants), density.shape[-1])
+    weight[list(by)] = weigh(density, handicap)
+    return weight
 
 
 def jobs_of(
-    entrants: list[Entrant],
-    weight: Float[Tensor, "B D"],
-    in_gaps: Float[Tensor, "B D"] | None = None,
+    entrants: list[Entrant], weight: Float[Tensor, "B D"], in_gaps: Float[Tensor, "B D"]
 ) -> list[list[Job]]:
     """What each entrant is kept for: nothing, all rows, those ahead, gaps, or a copy for each of both.
 
@@ -115,20 +126,18 @@ def jobs_of(
     Args:
         entrants: all of them.
         weight: by the tail.
-        in_gaps: by values hidden like gaps, if there are any.
+        in_gaps: by values hidden like gaps; where an output has no such weights, those of the tail hold.
     """
-    stays = _staying(entrants, weight)
-    between = weight if in_gaps is None else torch.zeros_like(weight)
+    between = torch.where(in_gaps.sum(0) > 0, 0.0, weight)
     shares = torch.stack([weight, between], dim=1)  # B 2 D
-    jobs = [
-        [Job(entrant.ahead, share)] if is_kept else []
-        for entrant, share, is_kept in zip(entrants, shares, stays, strict=True)
-    ]
-    if in_gaps is not None:
-        for entrant, share, found in zip(entrants, in_gaps, jobs, strict=True):
-            if entrant.in_gaps is not None and float(share.max()) >= _KEEP_ABOVE:
-                both = torch.stack([torch.zeros_like(share), share])
-                found.append(Job(entrant.in_gaps, both))
+    jobs = []
+    for entrant, share, more, stays in zip(
+        entrants, shares, in_gaps, _staying(entrants, weight), strict=True
+    ):
+        found = [Job(entrant.ahead, share)] if stays else []
+        if entrant.in_gaps is not None and float(more.max()) >= _KEEP_ABOVE:
+            found.append(Job(entrant.in_gaps, torch.stack([torch.zeros_like(more), more])))
+        jobs.append(found)
     return jobs
 
 

@@ -9,7 +9,7 @@ bounded number is held out, and a bounded number shown to the starts.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Self
@@ -25,20 +25,27 @@ from deeplfm.model import DeepLFM
 from deeplfm.randomness import generator_for, numpy_for, seed_for
 from deeplfm.training.calibration import set_calibration
 from deeplfm.training.conditioning import condition, remember
-from deeplfm.training.entrants import Entrant, jobs_of, judge, weight_in_gaps
+from deeplfm.training.entrants import (
+    IN_GAPS,
+    Entrant,
+    jobs_of,
+    judge,
+    weight_ahead,
+    weight_in_gaps,
+)
 from deeplfm.training.gaps import hide_like_gaps
 from deeplfm.training.loop import History, train
 from deeplfm.training.progress import progress_bar
 from deeplfm.training.recipe import Recipe
 from deeplfm.training.rows import Rows, RowSource
-from deeplfm.training.stack import Stack, series_weights, stacking_weights
+from deeplfm.training.stack import Stack
 
 _SERIES_TAIL, _TABLE_PART = 0.25, 0.2
 # Two numbers for each output and the weights of a stack are learned from the held-out rows, whose mean
 # log density this many tell to about 0.01 nats; each is predicted once for every temperature.
 _MOST_HELD_OUT = 10_000
 _SERIES_START, _TABLE_START = 100_000, 10_000  # most rows that a start is shown
-_IN_GAPS = ", in gaps"
+_FAILURES = (TrainingDivergedError, torch.linalg.LinAlgError)
 
 
 @dataclass
@@ -47,7 +54,7 @@ class Report:
 
     Attributes:
         names: of the members of the stack: recipes, some of them with a copy for gaps.
-        held_out_mnll: score of every recipe on the held-out rows, for each output.
+        held_out_mnll: score of every recipe that foretells on the held-out rows, for each output.
         held_out_nmse: error of the stack on the held-out rows over their variance, for each output.
         weight: stacking weight of every recipe that is kept, for each output.
         weight_in_gaps: the same between the first and the last row of a series that has gaps, where
@@ -119,17 +126,14 @@ def race(
         if entrants and stop_requested():
             break
         with _failures_of(recipe, report):
-            entrant = course.enter(recipe)
-            report.held_out_mnll[recipe.name] = (-entrant.ahead.density.nanmean(0)).tolist()
-            entrants.append(entrant)
+            entrants.append(course.enter(recipe))
+            if recipe.foretells:
+                score = -entrants[-1].ahead.density.nanmean(0)
+                report.held_out_mnll[recipe.name] = score.tolist()
     if not entrants:
         raise _nobody_left(report)
-    weights_of = series_weights if is_series else stacking_weights
-    density = torch.stack([entrant.ahead.density for entrant in entrants])
-    handicap = torch.tensor([entrant.recipe.handicap for entrant in entrants]).to(density)
-    weight = weights_of(density, handicap)
+    weight, in_gaps = weight_ahead(entrants, is_series), weight_in_gaps(entrants)
     report.held_out_nmse = _nmse_of_stack(entrants, weight, course.held_out)
-    in_gaps = None if course.hidden is None else weight_in_gaps(entrants, weight)
     members, shares = [], []
     for entrant, jobs in zip(entrants, jobs_of(entrants, weight, in_gaps), strict=True):
         if not jobs:
@@ -142,7 +146,7 @@ def race(
                 condition(member, rows)
                 members.append(member)
                 shares.append(job.share)
-                name = entrant.recipe.name + (_IN_GAPS if job.by is entrant.in_gaps else "")
+                name = entrant.recipe.name + (IN_GAPS if job.by is entrant.in_gaps else "")
                 report.names.append(name)
                 report.histories[name] = history
     if not members:
@@ -151,12 +155,12 @@ def race(
     kept = torch.where(kept.sum(0) > 0, kept, 1.0)  # outputs whose members all failed
     ahead, between = (kept / kept.sum(0)).unbind(dim=1)
     for name, share, other in zip(report.names, ahead.tolist(), between.tolist(), strict=True):
-        if name.endswith(_IN_GAPS):
-            report.weight_in_gaps[name.removesuffix(_IN_GAPS)] = other
+        if name.endswith(IN_GAPS):
+            report.weight_in_gaps[name.removesuffix(IN_GAPS)] = other
         else:
             report.weight[name] = share
     report.interrupted = stop_requested()
-    if in_gaps is None:
+    if not report.weight_in_gaps:
         return Stack(members, ahead), report
     return Stack(members, ahead, between, course.span), report
 
@@ -207,9 +211,10 @@ class _Course:
         remember(model, self.inner, self._reach)
         entrant = Entrant(recipe, model, history, judge(model, self.inner, self.held_out))
         if self.hidden is not None and recipe.fills_gaps and not stop_requested():
-            other, _ = self._fit(recipe, self.rest, "gaps")
-            remember(other, self.rest, self._reach)
-            entrant.in_gaps = judge(other, self.rest, self.hidden)
+            with suppress(*_FAILURES, UnsuitableError):  # it may foretell all the same
+                other, _ = self._fit(recipe, self.rest, "gaps")
+                remember(other, self.rest, self._reach)
+                entrant.in_gaps = judge(other, self.rest, self.hidden)
         return entrant
 
     def refit(self, entrant: Entrant, rows: RowSource) -> tuple[DeepLFM, History]:
@@ -245,7 +250,7 @@ def _nmse_of_stack(entrants: list[Entrant], weight: Tensor, held_out: Rows) -> l
 def _failures_of(recipe: Recipe, report: Report) -> Iterator[None]:
     try:
         yield
-    except (TrainingDivergedError, torch.linalg.LinAlgError) as error:
+    except _FAILURES as error:
         report.failed[recipe.name] = str(error)
     except UnsuitableError as error:
         report.left_out[recipe.name] = str(error)

@@ -54,6 +54,11 @@ class Stack(nn.Module):
         """A stack of one."""
         return cls([model], torch.ones(1, model.config.n_outputs, dtype=torch.float64))
 
+    def extend(self, x: Float[Tensor, "N P"]) -> None:
+        """Let the series reach to further rows; their gaps are gaps as well."""
+        if self.span.isfinite().all():
+            self.span[1] = torch.maximum(self.span[1], x[:, 0].max())
+
     def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:
         """Mixture of the members' predictions, of those that have a say at each row."""
         weight = self._weight_at(x)

@@ -107,6 +107,10 @@ def with_rows_left_out(*which: int) -> Rows:
         (rows_of(np.append(np.arange(99.0), 1e9), logistic(100)), "even steps|missing"),
         (with_covariate(), "covariates"),
         (with_missing(*range(30, 52)), "22% are missing"),
+        (
+            rows_of(np.arange(100.0), np.array([logistic(100), np.full(100, np.nan)]).T),
+            "every output",
+        ),
         (with_rows_left_out(*range(30, 58)), "22% are missing"),
         (rows_of(np.arange(30.0), logistic(30)), "60 rows"),
         (rows_of(np.arange(70.0), np.tile(logistic(70)[:, None], 101)), "100 outputs"),

@@ -48,11 +48,11 @@ def test_copies_are_as_long_as_the_gap_and_far_from_the_ends() -> None:
     rows.y[100:110] = math.nan
     is_hidden = hidden_of(rows)[:, 0]
     lengths = runs(is_hidden)
-    assert len(lengths) == 7  # of 2.75 %, so many are 20 % at the most
+    assert len(lengths) == 8  # not more
     assert set(lengths) <= {10, 11}
     assert not is_hidden[:1].any() and not is_hidden[-1:].any()
     together = runs(is_hidden | rows.y.isnan()[:, 0])
-    assert len(together) == 8  # none beside another
+    assert len(together) == 9  # none beside another
 
 
 def test_rows_that_are_not_there_are_a_gap_too() -> None:
@@ -75,8 +75,9 @@ def test_of_many_gaps_some_are_moved_and_none_is_shortened() -> None:
     rows = series(400)
     for start in (40, 130, 220, 310):
         rows.y[start : start + 20] = math.nan
-    assert set(runs(hidden_of(rows)[:, 0])) <= {20, 21}
-    assert len(runs(hidden_of(rows)[:, 0])) == 3  # of 5.25 % each; a fourth would be more than 20 %
+    lengths = runs(hidden_of(rows)[:, 0])
+    assert len(lengths) == 3  # of four: a quarter of the rest
+    assert set(lengths) <= {20, 21}
 
 
 def test_outputs_that_are_missing_together_are_hidden_together() -> None:
@@ -93,8 +94,23 @@ def test_outputs_that_are_missing_together_are_hidden_together() -> None:
 def test_an_output_that_is_never_known_has_no_gap() -> None:
     rows = series(100, 2)
     rows.y[:, 1] = math.nan
-    rows.y[40:50, 0] = math.nan
+    rows.y[40:46, 0] = math.nan
     is_hidden = hidden_of(rows)
     assert is_hidden[:, 0].any() and not is_hidden[:, 1].any()
     rows.y[:, 0] = math.nan
     assert hide_like_gaps(rows)[1] is None
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2, 5])
+def test_of_no_output_more_than_a_quarter_is_hidden(n_outputs: int) -> None:
+    """Its own values count, not those of outputs without gaps."""
+    rows = series(300, n_outputs)
+    rows.y[torch.arange(300) % 15 > 8, 0] = math.nan
+    is_hidden, known = hidden_of(rows), ~rows.y.isnan()
+    assert is_hidden[:, 0].any()
+    assert (is_hidden.sum(0) <= 0.25 * known.sum(0) + 1).all()
+
+
+def test_times_that_repeat_are_no_gaps() -> None:
+    time = torch.arange(100, dtype=torch.float64).repeat_interleave(2)[:, None]
+    assert hide_like_gaps(Rows(time, torch.sin(time)))[1] is None

@@ -11,6 +11,8 @@ from deeplfm.model import DeepLFM
 from deeplfm.training import Phase, Rows, Schedule, StoredRows
 from deeplfm.training import race as race_module
 from deeplfm.training.calibration import INFLATIONS, calibrate
+from deeplfm.training.entrants import Entrant, Judgement, jobs_of, weight_in_gaps
+from deeplfm.training.loop import History
 from deeplfm.training.race import fit_recipe, race, split
 from deeplfm.training.recipe import Recipe
 from deeplfm.training.stack import (
@@ -107,11 +109,11 @@ def test_what_says_nothing_of_gaps_is_not_asked_to_fill_them() -> None:
         seen.append(int((~given.y.isnan()).sum()))
         return plain.build(given, seed)
 
-    for fills_gaps, expected in ((False, [280, 380]), (True, [280, 314, 380])):
+    for fills_gaps, expected in ((False, [280, 380]), (True, [280, 292, 380])):
         line = Recipe("line", build, plain.schedule, fills_gaps=fills_gaps)
         seen.clear()
         _, report = race([line, smooth("smooth")], rows, is_series=True)
-        # without the tail; without three copies of two gaps, eleven rows each; all that is known
+        # without the tail; without four copies of two gaps, eleven rows each; all that is known
         assert seen == expected
         assert fills_gaps or report.weight_in_gaps == {"smooth": [1.0]}
 
@@ -348,3 +350,51 @@ def test_a_start_for_gaps_alone_races_where_there_are_gaps_and_foretells_nothing
     assert len(stack.members) == 2
     _, report = race([recipe("line", 30.0), for_gaps], wave(400), is_series=True)
     assert list(report.held_out_mnll) == ["line"]
+
+
+def test_who_leads_without_a_say_leaves_the_others_their_weights() -> None:
+    """A start for gaps alone that also foretells best, by far."""
+    for_gaps = replace(recipe("right", 30.0), handicap=math.inf)
+    _, report = race(
+        [recipe("wrong", 9.0), smooth("smooth"), for_gaps], with_gaps(), is_series=True
+    )
+    assert "right" not in report.weight and "right" not in report.held_out_mnll
+    assert sum(weight[0] for weight in report.weight.values()) == pytest.approx(1.0)
+    assert all(math.isfinite(error) for error in report.held_out_nmse)
+
+
+def test_a_start_that_fails_in_gaps_foretells_all_the_same() -> None:
+    line, n_built = recipe("line", 30.0), []
+
+    def build(rows: Rows, seed: int) -> DeepLFM:
+        n_built.append(1)
+        if len(n_built) == 2:
+            raise TrainingDivergedError("no luck in gaps")
+        return line.build(rows, seed)
+
+    unlucky = replace(line, build=build)
+    _, report = race([unlucky, smooth("smooth")], with_gaps(), is_series=True)
+    assert report.weight["line"][0] > 0.9 and report.weight_in_gaps == {"smooth": [1.0]}
+    assert not report.failed
+
+
+def test_where_nobody_is_judged_in_gaps_the_weights_of_the_tail_hold() -> None:
+    silent = [replace(item, fills_gaps=False) for item in (recipe("line", 30.0), smooth("smooth"))]
+    stack, report = race(silent, with_gaps(), is_series=True)
+    assert report.weight_in_gaps == {}
+    torch.testing.assert_close(stack.weight_in_gaps, stack.weight)
+
+
+def test_an_output_without_gaps_keeps_the_weights_of_the_tail() -> None:
+    two = Judgement(torch.ones(2), torch.ones(2), torch.zeros(3, 2), torch.zeros(3, 2))
+    known = torch.tensor([[0.0, torch.nan]] * 3)
+    entrants = [
+        Entrant(item, item.build(wave(), 0), History(), two, two._replace(density=known))
+        for item in (recipe("first", 30.0), recipe("second", 9.0))
+    ]
+    in_gaps = weight_in_gaps(entrants)
+    torch.testing.assert_close(in_gaps, torch.tensor([[0.5, 0.0], [0.5, 0.0]]))
+    jobs = jobs_of(entrants, torch.tensor([[0.9, 0.8], [0.1, 0.2]]), in_gaps)
+    shares = torch.stack([job.share for found in jobs for job in found]).sum(0)
+    torch.testing.assert_close(shares, torch.ones(2, 2))
+    torch.testing.assert_close(jobs[0][0].share[1], torch.tensor([0.0, 0.8]))

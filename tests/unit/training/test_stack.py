@@ -70,3 +70,7 @@ def test_between_two_times_other_weights_hold() -> None:
     torch.testing.assert_close(both.posterior(x[:1]).mean, expected[:1])  # where one alone is heard
     few, many = both.posterior(x[:1]), found
     torch.testing.assert_close(few.sample(9, latent=True), many.sample(9, latent=True)[:, :1])
+    both.extend(torch.tensor([[7.05], [9.0]]).double())
+    torch.testing.assert_close(
+        both.posterior(x).mean[-1], (0.25 * first.mean + 0.75 * second.mean)[-1]
+    )
