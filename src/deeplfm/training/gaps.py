@@ -9,7 +9,7 @@ from torch import Tensor
 from deeplfm.training.rows import Rows
 
 _LONG = 4.5  # steps from one known value to the next: more than three are missing
-_MOST_HIDDEN, _MOST_COPIES = 0.25, 8  # of the known values of an output
+_MOST_HIDDEN, _MOST_COPIES = 0.3, 8  # of the known values of an output
 _FEWEST = 3  # gaps to judge by: all rows of one are about one fact
 _N_OFFSETS, _GOLDEN = 34, (5**0.5 - 1) / 2  # any first few of these offsets are far from each other
 

@@ -74,10 +74,10 @@ def test_few_long_gaps_say_too_little(gaps) -> None:
 def test_of_many_gaps_some_are_moved_and_none_is_shortened() -> None:
     rows = series(400)
     for start in (40, 130, 220, 310):
-        rows.y[start : start + 20] = math.nan
+        rows.y[start : start + 26] = math.nan
     lengths = runs(hidden_of(rows)[:, 0])
-    assert len(lengths) == 3  # of four: a quarter of the rest
-    assert set(lengths) <= {20, 21}
+    assert len(lengths) == 3  # of four: less than three tenths of the rest
+    assert set(lengths) <= {26, 27}
 
 
 def test_outputs_that_are_missing_together_are_hidden_together() -> None:
@@ -102,13 +102,13 @@ def test_an_output_that_is_never_known_has_no_gap() -> None:
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2, 5])
-def test_of_no_output_more_than_a_quarter_is_hidden(n_outputs: int) -> None:
+def test_of_no_output_too_much_is_hidden(n_outputs: int) -> None:
     """Its own values count, not those of outputs without gaps."""
     rows = series(300, n_outputs)
     rows.y[torch.arange(300) % 15 > 8, 0] = math.nan
     is_hidden, known = hidden_of(rows), ~rows.y.isnan()
     assert is_hidden[:, 0].any()
-    assert (is_hidden.sum(0) <= 0.25 * known.sum(0) + 1).all()
+    assert (is_hidden.sum(0) <= 0.3 * known.sum(0) + 1).all()
 
 
 def test_times_that_repeat_are_no_gaps() -> None:
