@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from deeplfm.plots import Fan, TimeAxis, plot_forecast
 from deeplfm.plots.style import NORMAL, entitle, finished, line_style, lowest, panels
 
 Curves = Mapping[tuple[str, str], Sequence[Mapping[str, float]] | None]
+_TITLE_WIDTH = 90  # characters of a line
 
 
 def figures(outcome: Outcome, tasks: Sequence[Task], place: Path) -> dict[str, Figure]:
@@ -26,7 +28,8 @@ def figures(outcome: Outcome, tasks: Sequence[Task], place: Path) -> dict[str, F
         tasks: all of its tasks.
         place: folder of their records.
     """
-    title = "\n".join([outcome.experiment.title, *outcome.remarks()])
+    lines = [outcome.experiment.title, *outcome.remarks()]
+    title = "\n".join(textwrap.fill(line, _TITLE_WIDTH) for line in lines)
     curves = {
         (item["model"], item["case"]): item["curve"]
         for item in outcome.records
