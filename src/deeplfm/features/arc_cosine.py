@@ -43,9 +43,12 @@ class ArcCosine(FeatureMap):
         """The rectified projection."""
         projection, size = tables
         phase = x.unsqueeze(-3) @ projection
-        rectified = (phase > 0).to(phase.dtype)
-        if self.order:
-            rectified = rectified * phase.pow(self.order)
+        if self.order == 0:
+            rectified = (phase > 0).to(phase.dtype)
+        elif self.order == 1:
+            rectified = phase.relu()
+        else:
+            rectified = phase.relu().pow(self.order)
         return (size.unsqueeze(-2) * rectified,)
 
 
