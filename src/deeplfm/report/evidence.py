@@ -24,7 +24,8 @@ from deeplfm.report.prediction import (
     predict,
 )
 from deeplfm.training import Rows
-from deeplfm.training.race import Report, split
+from deeplfm.training.held_out import split
+from deeplfm.training.race import Report
 
 if TYPE_CHECKING:
     from deeplfm.estimators import DeepLFMForecaster

@@ -15,36 +15,33 @@ from dataclasses import dataclass, field
 from typing import Self
 
 import torch
-from jaxtyping import Int64
+from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.errors import DeepLFMError, InputError, TrainingDivergedError, UnsuitableError
 from deeplfm.interruption import stop_requested
 from deeplfm.metrics import nmse
 from deeplfm.model import DeepLFM
-from deeplfm.randomness import generator_for, numpy_for, seed_for
+from deeplfm.randomness import seed_for
 from deeplfm.training.calibration import set_calibration
 from deeplfm.training.conditioning import condition, remember
 from deeplfm.training.entrants import (
     IN_GAPS,
     Entrant,
+    Job,
     jobs_of,
     judge,
     weight_ahead,
     weight_in_gaps,
 )
 from deeplfm.training.gaps import hide_like_gaps
+from deeplfm.training.held_out import SERIES_START, order_of, split, start_rows
 from deeplfm.training.loop import History, train
 from deeplfm.training.progress import progress_bar
 from deeplfm.training.recipe import Recipe
 from deeplfm.training.rows import Rows, RowSource
 from deeplfm.training.stack import Stack
 
-_SERIES_TAIL, _TABLE_PART = 0.25, 0.2
-# Two numbers for each output and the weights of a stack are learned from the held-out rows, whose mean
-# log density this many tell to about 0.01 nats; each is predicted once for every temperature.
-_MOST_HELD_OUT = 10_000
-_SERIES_START, _TABLE_START = 100_000, 10_000  # most rows that a start is shown
 _FAILURES = (TrainingDivergedError, torch.linalg.LinAlgError)
 
 
@@ -86,22 +83,13 @@ def fit_recipe(
     solve: bool = True,
 ) -> tuple[DeepLFM, History]:
     """Build a model and train it; ``solve`` as in :func:`train`."""
-    start = _start_rows(rows, is_series)
+    start = start_rows(rows, is_series)
     model = recipe.build(start, seed).to(start.x.device)
     with progress_bar(label or recipe.name, progress) as bar:
         history = train(
             model, rows, recipe.schedule, seed_for(seed, "step"), progress=bar, solve=solve
         )
     return model, history
-
-
-def _start_rows(rows: RowSource, is_series: bool) -> Rows:
-    """The last rows of a long series, since thinning would alias it; a table's evenly spaced ones."""
-    n_rows, most = len(rows), _SERIES_START if is_series else _TABLE_START
-    if n_rows <= most:
-        return rows.everything()
-    some = torch.arange(n_rows - most, n_rows) if is_series else torch.arange(most) * n_rows // most
-    return rows.take(some)
 
 
 def race(
@@ -119,6 +107,17 @@ def race(
     """
     report = Report()
     course = _Course.on(rows, is_series, seed, progress, is_alone=len(recipes) == 1)
+    entrants = _entrants(recipes, course, report)
+    weight, in_gaps = weight_ahead(entrants, is_series), weight_in_gaps(entrants)
+    report.held_out_nmse = _nmse_of_stack(entrants, weight, course.held_out)
+    jobs = jobs_of(entrants, weight, in_gaps)
+    stack = _stack(_members(entrants, jobs, rows, course, report), course, report)
+    report.interrupted = stop_requested()
+    return stack, report
+
+
+def _entrants(recipes: list[Recipe], course: _Course, report: Report) -> list[Entrant]:
+    """Recipes that could be fitted without the held-out rows."""
     entrants: list[Entrant] = []
     for recipe in recipes:
         if course.hidden is None and not recipe.foretells:
@@ -132,25 +131,41 @@ def race(
                 report.held_out_mnll[recipe.name] = score.tolist()
     if not entrants:
         raise _nobody_left(report)
-    weight, in_gaps = weight_ahead(entrants, is_series), weight_in_gaps(entrants)
-    report.held_out_nmse = _nmse_of_stack(entrants, weight, course.held_out)
-    members, shares = [], []
-    for entrant, jobs in zip(entrants, jobs_of(entrants, weight, in_gaps), strict=True):
-        if not jobs:
+    return entrants
+
+
+def _members(
+    entrants: list[Entrant],
+    jobs: list[list[Job]],
+    rows: RowSource,
+    course: _Course,
+    report: Report,
+) -> list[tuple[DeepLFM, Float[Tensor, "2 D"]]]:
+    """Those kept, refitted on all rows: a model for each of their jobs, with its weights."""
+    members = []
+    for entrant, kept_for in zip(entrants, jobs, strict=True):
+        if not kept_for:
             continue
         with _failures_of(entrant.recipe, report):
             model, history = course.refit(entrant, rows)
-            for job in jobs:
-                member = model if job is jobs[-1] else deepcopy(model)
+            for job in kept_for:
+                member = model if job is kept_for[-1] else deepcopy(model)
                 set_calibration(member, job.by.temperature, job.by.inflation)
                 condition(member, rows)
-                members.append(member)
-                shares.append(job.share)
+                members.append((member, job.share))
                 name = entrant.recipe.name + (IN_GAPS if job.by is entrant.in_gaps else "")
                 report.names.append(name)
                 report.histories[name] = history
     if not members:
         raise _nobody_left(report)
+    return members
+
+
+def _stack(
+    members: list[tuple[DeepLFM, Float[Tensor, "2 D"]]], course: _Course, report: Report
+) -> Stack:
+    """Members with weights that sum to one, in gaps too where some are there for them."""
+    models, shares = zip(*members, strict=True)
     kept = torch.stack(shares)
     kept = torch.where(kept.sum(0) > 0, kept, 1.0)  # outputs whose members all failed
     ahead, between = (kept / kept.sum(0)).unbind(dim=1)
@@ -159,10 +174,9 @@ def race(
             report.weight_in_gaps[name.removesuffix(IN_GAPS)] = other
         else:
             report.weight[name] = share
-    report.interrupted = stop_requested()
     if not report.weight_in_gaps:
-        return Stack(members, ahead), report
-    return Stack(members, ahead, between, course.span), report
+        return Stack(list(models), ahead)
+    return Stack(list(models), ahead, between, course.span)
 
 
 @dataclass(frozen=True)
@@ -194,9 +208,8 @@ class _Course:
         """Divide rows; for a single recipe, which has all weight in gaps too, hide none."""
         inner, held_out = split(rows, is_series, seed)
         rest, hidden = rows, None
-        if is_series and not is_alone and len(rows) <= _SERIES_START:
-            ordered = rows.take(_order(rows))
-            rest, hidden = hide_like_gaps(ordered)
+        if is_series and not is_alone and len(rows) <= SERIES_START:
+            rest, hidden = hide_like_gaps(rows.take(order_of(rows)))
         return cls(inner, held_out, rest, hidden, is_series, seed, progress)
 
     @property
@@ -266,23 +279,3 @@ def _nobody_left(report: Report) -> DeepLFMError:
         f"race: none of {len(report.failed)} starts could be fitted: {report.failed}. "
         "Check the data for extreme values, or choose one start with start=."
     )
-
-
-def _order(rows: RowSource) -> Int64[Tensor, " N"]:
-    """Rows by their time."""
-    return torch.cat([chunk.x[:, 0] for chunk in rows.chunks()]).argsort(stable=True)
-
-
-def split(rows: RowSource, is_series: bool, seed: int) -> tuple[RowSource, Rows]:
-    """Rows to fit on and rows to judge by: the last ones of a series, random ones of a table."""
-    part = _SERIES_TAIL if is_series else _TABLE_PART
-    n_held_out = min(max(1, round(part * len(rows))), _MOST_HELD_OUT)
-    if is_series:
-        order = _order(rows)
-    elif n_held_out < _MOST_HELD_OUT:
-        order = torch.randperm(len(rows), generator=generator_for(seed, "split"))
-    else:  # too many for a permutation
-        drawn = numpy_for(seed, "split").choice(len(rows), n_held_out, replace=False)
-        held_out = torch.as_tensor(drawn).sort().values
-        return rows.without(held_out), rows.take(held_out)
-    return rows.subset(order[:-n_held_out]), rows.take(order[-n_held_out:])

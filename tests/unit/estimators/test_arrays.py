@@ -11,7 +11,7 @@ from deeplfm import DeepLFMRegressor, InputError
 from deeplfm.estimators import arrays as module
 from deeplfm.estimators import validation
 from deeplfm.estimators.arrays import Arrays
-from deeplfm.training import race as race_module
+from deeplfm.training import held_out as held_out_module
 from deeplfm.training import rows as rows_module
 
 N_ROWS = 300
@@ -44,8 +44,8 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if there were very many rows."""
     monkeypatch.setattr(validation, "_PIECE_VALUES", 200)
     monkeypatch.setattr(rows_module, "_CHUNK_ROWS", 64)
-    monkeypatch.setattr(race_module, "_MOST_HELD_OUT", 30)
-    monkeypatch.setattr(race_module, "_TABLE_START", 100)
+    monkeypatch.setattr(held_out_module, "_MOST_HELD_OUT", 30)
+    monkeypatch.setattr(held_out_module, "_TABLE_START", 100)
 
 
 @pytest.mark.usefixtures("small_limits")

@@ -9,11 +9,12 @@ from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.errors import TrainingDivergedError
 from deeplfm.model import DeepLFM
 from deeplfm.training import Phase, Rows, Schedule, StoredRows
-from deeplfm.training import race as race_module
+from deeplfm.training import held_out as held_out_module
 from deeplfm.training.calibration import INFLATIONS, calibrate
 from deeplfm.training.entrants import Entrant, Judgement, jobs_of, weight_in_gaps
+from deeplfm.training.held_out import split
 from deeplfm.training.loop import History
-from deeplfm.training.race import fit_recipe, race, split
+from deeplfm.training.race import fit_recipe, race
 from deeplfm.training.recipe import Recipe
 from deeplfm.training.stack import (
     heard_by_all,
@@ -155,7 +156,7 @@ def test_a_series_is_judged_by_its_last_rows_and_a_table_by_random_ones() -> Non
 def test_of_very_many_rows_a_bounded_number_is_held_out(
     is_series: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(race_module, "_MOST_HELD_OUT", 7)
+    monkeypatch.setattr(held_out_module, "_MOST_HELD_OUT", 7)
     rows = wave(100)
     for source in (rows, StoredRows(rows.take, 100)):
         inner, held_out = split(source, is_series, seed=0)
@@ -178,8 +179,8 @@ def test_a_start_sees_the_end_of_a_long_series_and_all_over_a_long_table(
         block = BlockConfig("eq", n_features=1)
         return DeepLFM(ModelConfig(n_inputs, (LayerConfig(1, (block,)),), n_samples=1, n_paths=1))
 
-    monkeypatch.setattr(race_module, "_SERIES_START", 4)
-    monkeypatch.setattr(race_module, "_TABLE_START", 4)
+    monkeypatch.setattr(held_out_module, "SERIES_START", 4)
+    monkeypatch.setattr(held_out_module, "_TABLE_START", 4)
     x = torch.arange(10.0)[:, None].expand(-1, n_inputs)
     recipe = Recipe("any", build, Schedule(phases=(Phase(0),)))
     fit_recipe(recipe, Rows(x, x[:, :1]), is_series=n_inputs == 1, seed=0)
@@ -187,7 +188,7 @@ def test_a_start_sees_the_end_of_a_long_series_and_all_over_a_long_table(
 
 
 def test_stored_rows_race_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(race_module, "_MOST_HELD_OUT", 20)
+    monkeypatch.setattr(held_out_module, "_MOST_HELD_OUT", 20)
     rows = wave()
     for is_series in (True, False):
         stacks = [
