@@ -36,7 +36,8 @@ def observed_series(rows: Rows, output: int) -> tuple[Array, Array]:
 def start_as_paper(model: DeepLFM, generator: torch.Generator) -> None:
     """The paper's appendix: ℓ = γ = 0.01 (output ℓ = 1), S ~ N(0, 1), noise variance 0.01.
 
-    Deep Gaussian processes start at ℓ = 0.01 too, on tables at the number of inputs of the layer.
+    Deep Gaussian processes mirror it, the output layer too: with ℓ = 0.01 there as well they learn
+    nothing. On tables they start at the number of inputs of the layer.
     The text is silent on q(W). At its prior, hidden values would be independent noise in every row and
     nothing could be learned from them; so hidden weights start at draws of it, with little doubt.
 
@@ -44,6 +45,7 @@ def start_as_paper(model: DeepLFM, generator: torch.Generator) -> None:
         model: what to set.
         generator: source of S.
     """
+    is_table = model.config.n_inputs > 1
     for index, layer in enumerate(model.layers):
         is_output = index == len(model.layers) - 1
         weights = mean_field(layer)
@@ -52,15 +54,14 @@ def start_as_paper(model: DeepLFM, generator: torch.Generator) -> None:
             weights.mean.copy_(torch.randn(weights.mean.shape, generator=generator))
         for block in layer.blocks:
             features = block.features
+            lengthscale = 1.0 if is_output else 0.01
             if isinstance(features, FirstOrder):
-                features.log_lengthscale.fill_(0.0 if is_output else math.log(0.01))
                 features.log_decay.fill_(math.log(0.01))
                 noise = torch.randn(features.raw_sensitivity.shape, generator=generator)
                 features.raw_sensitivity.copy_(noise)
-            else:
-                is_table = model.config.n_inputs > 1
-                start = features.n_inputs if is_table else 0.01
-                features.log_lengthscale.fill_(math.log(start))
+            elif is_table:
+                lengthscale = features.n_inputs
+            features.log_lengthscale.fill_(math.log(lengthscale))
             block.frequencies.reset(features)
     model.gaussian.log_variance.fill_(math.log(0.01))
 

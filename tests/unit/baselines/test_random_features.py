@@ -25,22 +25,28 @@ def model_of(baseline):
 
 
 @pytest.mark.parametrize(
-    ("kind", "x", "system", "lengthscale"),
+    ("kind", "x", "system", "lengthscales"),
     [
-        (DeepEQ, T[:, None], "eq", 0.01),
-        (DeepArcCosine, T[:, None], "arc1", 0.01),
-        (DeepEQ, TABLE, "eq", 3.0),
+        (DeepEQ, T[:, None], "eq", (0.01, 1.0)),
+        (DeepArcCosine, T[:, None], "arc1", (0.01, 1.0)),
+        (DeepEQ, TABLE, "eq", (3.0, 6.0)),
     ],
 )
-def test_deep_gps_are_the_papers(kind, x, system, lengthscale):
+def test_deep_gps_are_the_papers(kind, x, system, lengthscales):
     baseline = kind(n_features=4, n_steps=0).fit(x, x[:, 0])
     model = model_of(baseline)
     hidden, output = model.config.layers
     assert hidden.width == 3 and hidden.weights == output.weights == "mean-field"
     assert {block.system for layer in model.config.layers for block in layer.blocks} == {system}
     assert model.config.n_samples == 100 and model.config.concatenate_input
-    start = model.layers[0].blocks[0].features.log_lengthscale.exp()
-    torch.testing.assert_close(start, torch.full_like(start, lengthscale))
+    for layer, lengthscale in zip(model.layers, lengthscales, strict=True):
+        start = layer.blocks[0].features.log_lengthscale.exp()
+        torch.testing.assert_close(start, torch.full_like(start, lengthscale))
+
+
+def test_a_deep_gp_learns_from_the_papers_start():
+    baseline = DeepEQ(n_features=20, n_steps=200).fit(T, Y)
+    assert np.mean((baseline.predict(T) - Y) ** 2) < 0.1 * Y.var()
 
 
 def test_a_deep_gp_may_be_compiled():
