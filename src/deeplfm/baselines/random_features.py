@@ -54,8 +54,8 @@ class DeepGP(RandomFeatures):
     Args:
         hidden: widths of the hidden layers.
         n_features: frequencies of each layer.
-        preset: "paper", as it was compared with; or "default", with the care that our own model has: a
-            start from the data, an exact last layer, and held-out rows to calibrate it.
+        preset: "paper", as it was compared with; or "default", with the care that one start of our own
+            model has: frequencies from the data, an exact last layer, and held-out rows to calibrate it.
         n_steps: training steps; ``None`` takes the recipe's own number.
         time_limit: seconds for each fit; ``None`` for no limit.
         compile: use kernels compiled for this machine, as in :class:`DeepLFMRegressor`.

@@ -38,6 +38,7 @@ _DATE = re.compile(
     r"\d{1,2}(?P<mark>[/.-])\d{1,2}(?P=mark)(?P<year>\d{4}|\d{2})"
     r"(?P<time>[ T]\d{1,2}:\d{2}(?P<seconds>:\d{2}(?P<fraction>\.\d+)?)?)?"
 )
+_NO_DURATION = r"\d\.\d+\.\d|\d,\d"
 
 
 def kind_of(index: pd.Index) -> Kind:
@@ -196,9 +197,10 @@ def _attempt(texts: pd.Series, kind: Kind) -> pd.Series:
     numbers = pd.to_numeric(texts, errors="coerce")
     if kind == "number":
         return numbers
-    if kind == "duration":  # nanoseconds are what pandas makes of a number, and of 2024-01
+    if kind == "duration":  # pandas makes nanoseconds of a number and of 2024-01,
         has_unit = texts.str.contains(r"[:A-Za-z]")
-        return pd.to_timedelta(texts, errors="coerce").where(numbers.isna() & has_unit)
+        is_plain = ~texts.str.contains(_NO_DURATION)  # a day of 29.06.2024 00:00, 15 hours of 1,5 h
+        return pd.to_timedelta(texts, errors="coerce").where(numbers.isna() & has_unit & is_plain)
     return pd.to_datetime(texts, errors="coerce", format="ISO8601", utc=True)
 
 

@@ -20,7 +20,7 @@ from deeplfm.files import write_whole
 
 _KEPT = (
     *("case", "model", "seed", "data", "settings"),
-    *("status", "reason", "rows", "seconds", "curve", "same_as_seed", "finished"),
+    *("status", "reason", "rows", "seconds", "weight", "curve", "same_as_seed", "finished"),
 )
 _SURROUNDINGS = ("versions", "source", "threads")
 _PATH = re.compile(r"(?<![\w/:.])(?:[A-Za-z]:)?(?:[\\/][^\s\\/:;,'\"()]+)+[\\/]([^\s\\/:;,'\"()]+)")

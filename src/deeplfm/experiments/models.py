@@ -25,6 +25,12 @@ _QUICK_OTHERS: dict[str, Any] = {"n_steps": 3, "n_epochs": 2, "n_features": 10, 
 _AS_PUBLISHED: dict[str, Any] = {"preset": "paper", "compile": True, "time_limit": None}
 
 
+RACE = (
+    "The row DLFM is the default: a race of starts, some of them without hidden layers, of which the "
+    "best are stacked. The rows with one start are the deep model alone."
+)
+
+
 class NotAvailableError(DeepLFMError):
     """A comparator is not there, or not with these settings."""
 
@@ -39,6 +45,20 @@ def dlfm(kind: str, paper: str | None = None, label: str = "DLFM", **settings: A
         settings: other than the defaults.
     """
     return Entry(label, partial(_build_ours, kind, settings), paper)
+
+
+def dlfm_alone(start: str, paper: str = "DLFM", name: str = "", **settings: Any) -> Entry:
+    """One start of our model alone: what its hidden layers do when none without them may win the race.
+
+    Args:
+        start: "deep" for a series, "table" for a table.
+        paper: row of the paper's table.
+        name: of its settings in the label, where they differ from row to row.
+        settings: other than the defaults.
+    """
+    label = f"DLFM (start {start}) {name}".strip()
+    kind = "table" if start == "table" else "series"
+    return dlfm(kind, paper, label, start=start, **settings)
 
 
 def paper_dlfm(
@@ -63,7 +83,7 @@ def comparator(
 
 
 def deep_gp(name: str, paper: str | None = None, **settings: Any) -> tuple[Entry, Entry]:
-    """A deep Gaussian process as the paper trains it, and with the care that our own model has."""
+    """A deep Gaussian process as the paper trains it, and with the care of one start of our model."""
     careful = comparator(name, paper, f"{name} (default preset)", preset="default", **settings)
     return comparator(name, paper, **_AS_PUBLISHED, **settings), careful
 

@@ -14,7 +14,7 @@ from deeplfm.experiments.tasks import DONE, Record
 
 _LIMITED = (
     ", or each start of a race, of models that take a limit; what is trained as the paper trains it "
-    "takes all its steps."
+    "takes 1000 steps, a number that the paper does not give."
 )
 
 
@@ -93,6 +93,24 @@ class Outcome:
             if record["model"] not in models.setdefault(source, []):
                 models[source].append(record["model"])
         return {source: models[source] for source in sorted(models, key=latest.__getitem__)[::-1]}
+
+    def made_of(self) -> list[str]:
+        """Of which starts models that race them are made: mean weights over fits and outputs."""
+        told = []
+        for entry in self.experiment.models:
+            weights = [record["weight"] for record in self._of(entry) if record.get("weight")]
+            if all(len(weight) == 1 for weight in weights):
+                continue
+            total: dict[str, float] = {}
+            for weight in weights:
+                for start, shares in weight.items():
+                    total[start] = total.get(start, 0.0) + statistics.fmean(shares) / len(weights)
+            kept = sorted(total.items(), key=lambda item: -item[1])
+            parts = ", ".join(f"{start} {100 * share:.0f} %" for start, share in kept)
+            told.append(
+                f"{entry.label} is made of {parts} (mean weights of {_counted(len(weights))})."
+            )
+        return told
 
     def mixture(self) -> list[str]:
         """Says so where rows come from several versions of the code."""
@@ -184,6 +202,10 @@ class Outcome:
     @cached_property
     def _record(self) -> Mapping[tuple[str, str, int], Record]:
         return {(item["case"], item["model"], item["seed"]): item for item in self.records}
+
+
+def _counted(n_fits: int) -> str:
+    return "1 fit" if n_fits == 1 else f"{n_fits} fits"
 
 
 def _one_line(text: str | None) -> str:

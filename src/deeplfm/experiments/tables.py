@@ -70,7 +70,10 @@ def markdown_table(outcome: Outcome) -> list[str]:
 
 def markdown_remarks(outcome: Outcome) -> list[str]:
     """What stands below the table: notes, and what it does not have."""
-    notes, troubles = [*outcome.experiment.notes, *outcome.mixture()], outcome.troubles()
+    notes, troubles = (
+        [*outcome.experiment.notes, *outcome.made_of(), *outcome.mixture()],
+        outcome.troubles(),
+    )
     lines = ["", *_items(notes)] if notes else []
     return lines + (["", "Without numbers:", "", *_items(troubles)] if troubles else [])
 

@@ -226,6 +226,8 @@ def _results(task: Task, folder: Path) -> Record:
         posteriors = {part: model.posterior(x) for part, x in split.x_test.items()}
     rows = [row for part in posteriors for row in _scores(task, split, part, posteriors[part])]
     results: Record = {"rows": rows, "seconds": seconds}
+    if (report := getattr(model, "report_", None)) is not None:
+        results["weight"] = report.weight  # what it is made of
     if task.is_drawn and split.is_series:
         _draw(model.posterior(split.time[:, None]), task, folder)
     elif task.is_drawn:

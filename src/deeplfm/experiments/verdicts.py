@@ -8,7 +8,7 @@ from deeplfm.experiments.declaration import Column, Entry
 from deeplfm.experiments.outcome import Outcome
 from deeplfm.experiments.tables import number
 
-_OURS = "DLFM"
+_OURS, _PRESET = "DLFM", "DLFM (paper preset"
 
 
 def verdict(outcome: Outcome) -> str:
@@ -40,17 +40,25 @@ def verdict(outcome: Outcome) -> str:
 
 
 def _against_paper(outcome: Outcome, ours: Entry) -> list[str]:
-    """How it compares with the paper's own model, where the data are the same."""
-    pairs = [
-        (mine.median, paper.value)
-        for column in outcome.experiment.columns
-        if (mine := outcome.summary(ours, column)) is not None
-        and (paper := outcome.experiment.published(ours, column)) is not None
-    ]
-    if not pairs or outcome.experiment.warning:
+    """How it and the paper's preset compare with the paper's own model, where the data are the same."""
+    if outcome.experiment.warning or not (mine := _below_paper(outcome, ours)):
         return []
-    lower = sum(mine < paper for mine, paper in pairs)
-    return [f"It is below the paper's own DLFM in {lower} of {len(pairs)} published columns."]
+    presets = [entry for entry in outcome.experiment.models if entry.label.startswith(_PRESET)]
+    others = [
+        f", {e.label} in {sum(below)}" for e in presets if (below := _below_paper(outcome, e))
+    ]
+    told = f"It is below the paper's own DLFM in {sum(mine)} of {len(mine)} published columns"
+    return [f"{told}{''.join(others)}."]
+
+
+def _below_paper(outcome: Outcome, entry: Entry) -> list[bool]:
+    """Whether a model is below its row of the paper, for each column that both have."""
+    return [
+        mine.median < paper.value
+        for column in outcome.experiment.columns
+        if (mine := outcome.summary(entry, column)) is not None
+        and (paper := outcome.experiment.published(entry, column)) is not None
+    ]
 
 
 def _winners(outcome: Outcome) -> str:

@@ -11,6 +11,7 @@ from scipy.optimize import minimize_scalar
 Array = NDArray[np.float64]
 
 _OVERSAMPLING = 6  # frequencies per resolution cell 2π/T
+_STEPS_PER_ROW, _FEWEST_STEPS, _MOST_STEPS = 100, 10_000, 1_000_000  # at most, in a whole series
 _BINS_PER_STEP = 4  # time bins per typical time step, for irregular sampling
 
 
@@ -60,10 +61,12 @@ def periodogram(time: Array, value: Array) -> Periodogram:
     """Power |Σ y e^{−jωt}|² up to the Nyquist frequency of the typical step; any sampling.
 
     Irregular times are binned at a quarter of the typical step and transformed by FFT, so the cost
-    is N log N; what binning blurs, pursuit sharpens on the exact times.
+    is N log N; what binning blurs, pursuit sharpens on the exact times. Of a few bursts far apart the
+    step is taken longer, so that the bins are not many more than the rows.
     """
     start, length = time.min(), max(float(np.ptp(time)), np.finfo(float).tiny)
-    step = max(typical_step(time), length / 1e6)
+    most_steps = min(max(_STEPS_PER_ROW * len(time), _FEWEST_STEPS), _MOST_STEPS)
+    step = max(typical_step(time), length / most_steps)
     width = step / _BINS_PER_STEP
     index = np.round((time - start) / width).astype(np.int64)
     n_bins = int(index.max()) + 1

@@ -158,3 +158,17 @@ def test_the_order_of_days_and_months_is_found_once_and_can_be_told() -> None:
 def test_months_are_dates_and_no_durations() -> None:
     months = read_stamps(pd.Series(["2024-01", "2024-02", "2024-03"]), "month")
     assert list(months) == list(pd.to_datetime(["2024-01-01", "2024-02-01", "2024-03-01"]))
+
+
+@pytest.mark.parametrize("clock", ["", " 10:00", " 10:00:00"])
+def test_dates_with_dots_are_no_durations(clock: str) -> None:
+    found = read_stamps(
+        [f"{day}{clock}" for day in ("29.06.2024", "30.06.2024", "01.07.2024")], "t"
+    )
+    expected = pd.to_datetime(["2024-06-29", "2024-06-30", "2024-07-01"])
+    assert list(found.normalize()) == list(expected)
+
+
+def test_a_decimal_comma_is_no_part_of_a_duration() -> None:
+    with pytest.raises(InputError, match="'1,5 h' at row 0 is no time"):
+        read_stamps(["1,5 h", "2,5 h"], "t")

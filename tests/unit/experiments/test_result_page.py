@@ -225,3 +225,11 @@ def test_settings_of_ours_are_compared_with_each_other():
     records = [scored("DLFM M=1", 0.3, 1.0), scored("DLFM M=2", 0.2, 2.0)]
     told = verdict(Outcome(tiny, records, n_seeds=1))
     assert told == "The best median has in a NMSE DLFM M=2 (0.20) and in MNLL DLFM M=1 (1.00)."
+
+
+def test_the_papers_preset_stands_beside_the_papers_numbers_too():
+    preset = "DLFM (paper preset)"
+    tiny = experiment(entry("DLFM", "A"), entry(preset, "A"), cases=("first",))
+    records = [scored("DLFM", 0.3, 1.0), scored(preset, 9.0, 9.0)]
+    told = verdict(Outcome(tiny, records, n_seeds=1))
+    assert told.endswith(f"DLFM in 1 of 1 published columns, {preset} in 0.")

@@ -156,3 +156,15 @@ def test_results_are_published_together(tmp_path):
     assert len(scores["ours"]["values"]) == 2
     assert "no such model" in content["troubles"][0]
     assert content["versions"]["deeplfm"]
+
+
+def test_a_note_says_what_a_stack_is_made_of():
+    weights = [{"deep": [1.0, 0.5], "rhythm": [0.0, 0.5]}, {"rhythm": [1.0, 1.0]}]
+    records = [
+        record("ours", "first", seed, a=(0.1, 1.0)) | {"weight": weight}
+        for seed, weight in enumerate(weights)
+    ]
+    alone = record("other", "first", 0, a=(0.1, 1.0)) | {"weight": {"deep": [1.0, 1.0]}}
+    (told,) = Outcome(TINY, [*records, alone], n_seeds=2).made_of()
+    assert told == "ours is made of rhythm 62 %, deep 38 % (mean weights of 2 fits)."
+    assert f"- {told}" in markdown(Outcome(TINY, [*records, alone], n_seeds=2))

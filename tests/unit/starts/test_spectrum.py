@@ -72,3 +72,8 @@ def test_power_of_a_regular_series_is_its_transform() -> None:
     centred = value - value.mean()
     direct = [abs((centred * np.exp(-1j * w * time)).sum()) ** 2 for w in spectrum.frequency]
     assert spectrum.power == pytest.approx(direct, rel=1e-8, abs=1e-8)
+
+
+def test_few_rows_in_bursts_far_apart_cost_no_million_frequencies() -> None:
+    time = np.concatenate([day + 1e-9 * np.arange(10) for day in range(8)])
+    assert len(periodogram(time, np.sin(time)).frequency) < 100 * 100 * len(time)

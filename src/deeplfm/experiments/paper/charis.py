@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from deeplfm.experiments.declaration import Case, Column, Entry, Experiment, paper_table
-from deeplfm.experiments.models import comparator, comparators, deep_gp, dlfm, paper_dlfm
+from deeplfm.experiments.models import (
+    RACE,
+    comparator,
+    comparators,
+    deep_gp,
+    dlfm,
+    dlfm_alone,
+    paper_dlfm,
+)
 from deeplfm.experiments.paper.signals import CHARIS, Signals, extrapolated, imputed, signals_of
 
 _USERS_CHOICE = ("GP", "ridge on lags", "last period")
@@ -18,7 +27,7 @@ def extrapolation(substitute: str | None = None) -> Experiment:
     return Experiment(
         name="charis-extrapolation",
         title=f"{signals.title} extrapolation: 700 rows to train on, the next 300 to predict",
-        source="Table 1, Figure 3",
+        source="Table 1, Figure 4",
         cases=(Case("extrapolation", partial(extrapolated, signals, 700)),),
         models=_models(),
         columns=_columns(signals, "extrapolation"),
@@ -90,6 +99,7 @@ def two_hidden(substitute: str | None = None) -> Experiment:
         cases=(Case("extrapolation", partial(extrapolated, signals, 700)),),
         models=(
             dlfm("series", paper="DLFM (Q=1)", hidden=(3, 3)),
+            dlfm_alone("deep", "DLFM (Q=1)", hidden=(3, 3)),
             *_published_models(hidden=(3, 3)),
             *deep_gp("DGP-EQ", "DGP-EQ", hidden=(3, 3)),
             *deep_gp("DGP-ARC", "DGP-ARC", hidden=(3, 3)),
@@ -110,7 +120,7 @@ def two_hidden(substitute: str | None = None) -> Experiment:
                 "DNN": "1.01 (0.001) | N/A | 1.02 (0.01) | N/A | 1.35 (0.01) | N/A",
             },
         ),
-        notes=(signals.note,),
+        notes=(signals.note, RACE),
         warning=signals.warning,
         paper_heading=signals.paper_heading,
     )
@@ -130,8 +140,8 @@ def neural_processes(substitute: str | None = None) -> Experiment:
         models=(
             dlfm("series", paper="DLFM"),
             paper_dlfm(),
-            comparator("Conv-CNP", paper="Conv-CNP"),
-            comparator("GNP", paper="GNP"),
+            comparator("Conv-CNP", paper="Conv-CNP", time_limit=None),
+            comparator("GNP", paper="GNP", time_limit=None),
             *deep_gp("DGP-EQ"),
             *comparators(*_USERS_CHOICE),
         ),
@@ -147,7 +157,11 @@ def neural_processes(substitute: str | None = None) -> Experiment:
                 "GNP": "1.50 | 1.50 | 1.66",
             },
         ),
-        notes=(signals.note, "The paper says nothing of seeds here."),
+        notes=(
+            signals.note,
+            "Conv-CNP and GNP take all their 1000 steps, whatever the limit.",
+            "The paper says nothing of seeds here.",
+        ),
         warning=signals.warning,
         paper_heading=signals.paper_heading,
     )
@@ -163,8 +177,13 @@ def hyperparameters(substitute: str | None = None) -> Experiment:
     models: list[Entry] = []
     for width, n_features, n_forces in sizes:
         name = _size(width, n_features, n_forces)
-        settings = {"hidden": (width,), "n_features": n_features, "n_forces": n_forces}
+        settings: dict[str, Any] = {
+            "hidden": (width,),
+            "n_features": n_features,
+            "n_forces": n_forces,
+        }
         models.append(dlfm("series", name, f"DLFM {name}", **settings))
+        models.append(dlfm_alone("deep", name, name, **settings))
         models.append(paper_dlfm(f"DLFM (paper preset) {name}", name, **settings))
     return Experiment(
         name="hyperparameters",
@@ -180,6 +199,7 @@ def hyperparameters(substitute: str | None = None) -> Experiment:
         notes=(
             signals.note,
             "Means over the three signals. M is the number of features per force.",
+            RACE,
         ),
         warning=signals.warning,
         paper_heading=signals.paper_heading,
@@ -198,6 +218,7 @@ DECLARATIONS: dict[str, Callable[[str | None], Experiment]] = {
 def _models() -> tuple[Entry, ...]:
     return (
         dlfm("series", paper="DLFM (Q=1)"),
+        dlfm_alone("deep", "DLFM (Q=1)"),
         *_published_models(),
         *deep_gp("DGP-EQ", "DGP-EQ"),
         *deep_gp("DGP-ARC", "DGP-ARC"),

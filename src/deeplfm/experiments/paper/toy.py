@@ -8,7 +8,7 @@ from deeplfm.experiments.models import comparators, deep_gp, dlfm, paper_dlfm
 
 
 def toy() -> Experiment:
-    """Section 4.1 and its figure."""
+    """Section 5.1 and its figure."""
     parts = ("interpolation", "extrapolation")
     columns = tuple(
         Column(f"{part} {metric}", metric.lower(), ("toy",), part)
@@ -18,7 +18,7 @@ def toy() -> Experiment:
     return Experiment(
         name="toy",
         title="Compositional toy system",
-        source="Section 4.1, Figure 2",
+        source="Section 5.1, Figure 3",
         cases=(Case("toy", _split),),
         models=(
             dlfm("series", paper="DLFM"),
