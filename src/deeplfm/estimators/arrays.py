@@ -105,6 +105,23 @@ class Arrays:
         order = np.argsort(time, kind="stable")
         return replace(self, index=order if self.index is None else self.index[order])
 
+    def trimmed(self) -> Arrays:
+        """Rows of an ordered series from the first to the last with a known target.
+
+        Times to come that were left empty would be the tail by which all starts are judged.
+        """
+        index = np.arange(len(self)) if self.index is None else self.index
+        n_rows = piece_rows(self.y.shape[1])
+
+        def known(first: int) -> Index:
+            rows = index[first : first + n_rows]
+            return first + np.flatnonzero(~np.isnan(_double(self.y[rows])).all(1))
+
+        pieces = range(0, len(index), n_rows)
+        begin = next(found[0] for first in pieces if len(found := known(first)))
+        end = next(found[-1] for first in reversed(pieces) if len(found := known(first)))
+        return replace(self, index=index[begin : end + 1])
+
     def most_recent(self, in_batches: bool) -> Arrays:
         """The last rows of an ordered series that is too long for its spectrum to be read.
 

@@ -79,7 +79,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         self.labels_ = Labels.of(y, arrays.y.shape[1])
         recipes = self._recipes(self.is_series_)
         if self.is_series_:
-            arrays = arrays.by_time()
+            arrays = arrays.by_time().trimmed()
             if self._start() not in ("paper", "table"):  # these know nothing of time
                 arrays = arrays.most_recent(in_batches=self.batch_size is not None)
         self.scaling_ = Scaling.of_pieces(arrays.pieces(), self.is_series_)
@@ -117,7 +117,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         self.labels_.check(y, arrays.y.shape[1])
         with compiled_kernels(self.compile):
             for chunk in self._rows(arrays).chunks():
-                self.stack_.extend(chunk.x)
+                self.stack_.extend(chunk.x, chunk.y)
                 for member in members:
                     member.absorb(chunk.x, chunk.y, chunk.weight)
         return self

@@ -40,7 +40,7 @@ from deeplfm.training.loop import History, train
 from deeplfm.training.progress import progress_bar
 from deeplfm.training.recipe import Recipe
 from deeplfm.training.rows import Rows, RowSource
-from deeplfm.training.stack import Stack
+from deeplfm.training.stack import Stack, known_span
 
 _FAILURES = (TrainingDivergedError, torch.linalg.LinAlgError)
 
@@ -188,6 +188,7 @@ class _Course:
         held_out: rows to judge by.
         rest: all rows without values that are hidden; what is to fill gaps is fitted on these too.
         hidden: values to judge by what is said of gaps, where a series has any.
+        span: first and last time at which each output of a series is known.
         is_series: rows have an order in time.
         seed: of all that is random.
         progress: show a bar.
@@ -197,6 +198,7 @@ class _Course:
     held_out: Rows
     rest: RowSource
     hidden: Rows | None
+    span: Float[Tensor, "2 D"] | None
     is_series: bool
     seed: int
     progress: bool | None
@@ -207,16 +209,12 @@ class _Course:
     ) -> Self:
         """Divide rows; for a single recipe, which has all weight in gaps too, hide none."""
         inner, held_out = split(rows, is_series, seed)
-        rest, hidden = rows, None
+        rest, hidden, span = rows, None, None
         if is_series and not is_alone and len(rows) <= SERIES_START:
-            rest, hidden = hide_like_gaps(rows.take(order_of(rows)))
-        return cls(inner, held_out, rest, hidden, is_series, seed, progress)
-
-    @property
-    def span(self) -> Tensor:
-        """First and last time of a series."""
-        first = self.inner.take(torch.tensor([0]))
-        return torch.stack([first.x[0, 0], self.held_out.x[-1, 0]])
+            ordered = rows.take(order_of(rows))
+            rest, hidden = hide_like_gaps(ordered)
+            span = known_span(ordered.x, ordered.y)
+        return cls(inner, held_out, rest, hidden, span, is_series, seed, progress)
 
     def enter(self, recipe: Recipe) -> Entrant:
         """Fit a recipe, and judge it by what it does not know."""

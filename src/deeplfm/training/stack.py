@@ -26,7 +26,7 @@ class Stack(nn.Module):
     Args:
         members: models with the same inputs and outputs.
         weight: mixture weights; each output's sum to one.
-        weight_in_gaps: others in their place, between two times.
+        weight_in_gaps: others in their place, between two times of each output.
         span: these times; by default none is between them.
     """
 
@@ -40,24 +40,27 @@ class Stack(nn.Module):
         members: list[DeepLFM],
         weight: Float[Tensor, "B D"],
         weight_in_gaps: Float[Tensor, "B D"] | None = None,
-        span: Float[Tensor, " 2"] | None = None,
+        span: Float[Tensor, "2 D"] | None = None,
     ) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)  # type: ignore[assignment]
         in_gaps = weight if weight_in_gaps is None else weight_in_gaps
         self.register_buffer("weight", weight.clone())  # files hold no tensors that share memory
         self.register_buffer("weight_in_gaps", in_gaps.clone())
-        self.register_buffer("span", weight.new_tensor([inf, -inf]) if span is None else span)
+        nowhere = weight.new_tensor([[inf], [-inf]]).expand(2, weight.shape[1])
+        self.register_buffer("span", (nowhere if span is None else span).clone())
 
     @classmethod
     def of(cls, model: DeepLFM) -> Stack:
         """A stack of one."""
         return cls([model], torch.ones(1, model.config.n_outputs, dtype=torch.float64))
 
-    def extend(self, x: Float[Tensor, "N P"]) -> None:
-        """Let the series reach to further rows; their gaps are gaps as well."""
-        if self.span.isfinite().all():
-            self.span[1] = torch.maximum(self.span[1], x[:, 0].max())
+    def extend(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> None:
+        """Let the series reach to further known values; their gaps are gaps as well."""
+        last = known_span(x, y)[1].to(self.span)
+        self.span[1] = torch.where(
+            self.span[1].isfinite(), self.span[1].maximum(last), self.span[1]
+        )
 
     def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:
         """Mixture of the members' predictions, of those that have a say at each row."""
@@ -68,15 +71,21 @@ class Stack(nn.Module):
 
     def _weight_at(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "B _ D"]:
         plain = self.weight[:, None]
-        if self.span[0] < self.span[1]:
-            is_between = (x[:, 0] >= self.span[0]) & (x[:, 0] <= self.span[1])
-            plain = torch.where(is_between[:, None], self.weight_in_gaps[:, None], plain)
+        if bool((self.span[0] < self.span[1]).any()):
+            is_between = (x[:, :1] >= self.span[0]) & (x[:, :1] <= self.span[1])
+            plain = torch.where(is_between, self.weight_in_gaps[:, None], plain)
         if all(member.is_function_of_time for member in self.members):
             return plain
         say = torch.stack([member.has_say(x) for member in self.members])  # B N
         weight = plain * say[:, :, None]
         total = weight.sum(0)
         return torch.where(total > 0, weight / total, plain)
+
+
+def known_span(x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> Float[Tensor, "2 D"]:
+    """First and last time at which each output is known; ∞ and −∞ where it never is."""
+    time, known = x[:, :1].expand_as(y), ~y.isnan()
+    return torch.stack([time.where(known, inf).amin(0), time.where(known, -inf).amax(0)])
 
 
 def stacking_weights(

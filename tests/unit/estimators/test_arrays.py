@@ -191,3 +191,18 @@ model = DeepLFMRegressor().fit(X, y)
 model.predict(X, return_std=True)
 print(peak)
 """
+
+
+@pytest.mark.parametrize("rows_per_piece", [3, 1000])
+def test_empty_rows_at_the_ends_of_a_series_change_nothing(
+    rows_per_piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "piece_rows", lambda width: rows_per_piece)
+    time = np.arange(60.0)
+    y = np.sin(time / 3)
+    y[30] = np.nan
+    empty = np.full(20, np.nan)
+    model = DeepLFMRegressor(start="pursuit", n_steps=1, progress=False)
+    plain = model.fit(time[10:50], y[10:50]).predict(time)
+    ends = np.r_[empty[:10], y[10:50], empty[:10]]
+    np.testing.assert_array_equal(model.fit(time, ends).predict(time), plain)

@@ -1,11 +1,13 @@
 """Mixtures whose members have a say at some rows only."""
 
+from math import nan
+
 import torch
 
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.feedback import Feedback
 from deeplfm.model import DeepLFM
-from deeplfm.training.stack import Stack
+from deeplfm.training.stack import Stack, known_span
 
 N_ROWS = 40
 
@@ -58,7 +60,7 @@ def test_between_two_times_other_weights_hold() -> None:
         [of_time, other],
         torch.tensor([[1.0], [0.0]]).double(),
         torch.tensor([[0.25], [0.75]]).double(),
-        torch.tensor([3.0, 7.0]).double(),
+        torch.tensor([[3.0], [7.0]]).double(),
     )
     x = torch.tensor([[2.9], [3.0], [5.0], [7.0], [7.1]]).double()
     first, second = of_time.posterior(x), other.posterior(x)
@@ -70,7 +72,24 @@ def test_between_two_times_other_weights_hold() -> None:
     torch.testing.assert_close(both.posterior(x[:1]).mean, expected[:1])  # where one alone is heard
     few, many = both.posterior(x[:1]), found
     torch.testing.assert_close(few.sample(9, latent=True), many.sample(9, latent=True)[:, :1])
-    both.extend(torch.tensor([[7.05], [9.0]]).double())
+    more = torch.tensor([[7.05], [9.0]]).double()
+    both.extend(more, torch.full_like(more, torch.nan))  # known is nothing
+    torch.testing.assert_close(both.posterior(x).mean, expected)
+    both.extend(more, more)
     torch.testing.assert_close(
         both.posterior(x).mean[-1], (0.25 * first.mean + 0.75 * second.mean)[-1]
     )
+
+
+def test_gaps_of_an_output_end_with_its_own_last_value() -> None:
+    x = torch.arange(4.0)[:, None].double()
+    y = torch.tensor([[nan, 1.0], [1.0, nan], [nan, nan], [2.0, nan]]).double()
+    expected = torch.tensor([[1.0, 0.0], [3.0, 0.0]]).double()
+    torch.testing.assert_close(known_span(x, y), expected)
+    config = ModelConfig(1, (LayerConfig(2, (BlockConfig("eq", n_features=2),)),), n_paths=2)
+    models = [DeepLFM(config, seed).double() for seed in (0, 1)]
+    ahead = torch.tensor([[1.0, 1.0], [0.0, 0.0]]).double()
+    both = Stack(models, ahead, 1 - ahead, known_span(x, y))
+    first, second = (model.posterior(x).mean for model in models)
+    is_between = torch.tensor([[False, True], [True, False], [True, False], [True, False]])
+    torch.testing.assert_close(both.posterior(x).mean, torch.where(is_between, second, first))
