@@ -27,6 +27,9 @@ from deeplfm.training import Rows
 from deeplfm.training.recipe import Recipe
 
 _MOST_HARMONICS = 20
+_MOST_OUTPUTS = (
+    8  # that may share a force: all hear the lines of all, and memory grows with their cube
+)
 _BANDWIDTH = 0.3  # of an output's own lines, in units of one over the record length
 _LEVEL = 0.3  # standard deviation of a level
 
@@ -35,13 +38,14 @@ def rhythm_recipe(architecture: Architecture, n_steps: int = 60) -> Recipe:
     r"""f_d' + γ_d f_d = S_d u with a periodic u, and lines and a broad-band residual of each output.
 
     What is an answer to the force and what is an output's own, the evidence says. Where fewer than two
-    outputs answer one force, or the linear path is of another system, each has its harmonics for itself.
+    outputs answer one force, or they are many, or the linear path is of another system, each has its
+    harmonics for itself.
     """
 
     def build(rows: Rows, seed: int) -> DeepLFM:
         residual = unexplained(rows)
         found = lines_of(residual, _MOST_HARMONICS, is_rhythm=True)
-        if architecture.linear_system == "ode1":
+        if architecture.linear_system == "ode1" and len(found) <= _MOST_OUTPUTS:
             series = [observed_series(residual, d) for d in range(len(found))]
             response = find_response(series, found)
             if response is not None:

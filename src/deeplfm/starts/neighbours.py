@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from deeplfm.neighbours import N_NEIGHBOURS, N_TAILS, NeighbourSearch, kriging_weights
@@ -62,26 +62,70 @@ def _scales(
     """Lengthscales, scale and noise variance that maximise the density of rows given the others."""
     n_rows, n_inputs = x.shape
     size = max(float(y.std(correction=0)), _LEAST_SIZE) if n_rows else 1.0
+    sizes = torch.tensor([math.log(size), math.log(0.5 * size)]).to(x)
     # One lengthscale for all inputs together would be that of their sum of distances.
-    log_lengthscale = torch.full((n_inputs,), math.log(2.0 * n_inputs)).to(x).requires_grad_()
-    sizes = torch.tensor([math.log(size), math.log(0.5 * size)]).to(x).requires_grad_()
-    optimiser = torch.optim.Adam([log_lengthscale, sizes], lr=_RATE)
+    log_lengthscale = torch.full((n_inputs,), math.log(2.0 * n_inputs)).to(x)
+    if n_rows >= _FEWEST_ROWS and n_inputs == 1:
+        log_lengthscale = _shortened(x, y, log_lengthscale, sizes, generator)
+    parameters = [log_lengthscale.requires_grad_(), sizes.requires_grad_()]
+    optimiser = torch.optim.Adam(parameters, lr=_RATE)
     for step in range(_STEPS if n_rows >= _FEWEST_ROWS else 0):
         if step % _ROUND == 0:
             search = NeighbourSearch(x, y, log_lengthscale.detach().exp())
         some = torch.randint(n_rows, (min(_BATCH, n_rows),), generator=generator).to(x.device)
-        near = search.others(some, N_NEIGHBOURS)
-        distances = (x[near][:, :, None] - x[near][:, None]).abs(), (x[near] - x[some, None]).abs()
         optimiser.zero_grad()
-        rate, (scale, noise) = torch.exp(-log_lengthscale), sizes.exp().unbind()
-        between, distance = (item @ rate for item in distances)
-        weight, variance = kriging_weights(between, distance, scale, noise.square())
-        mean, variance = (weight * y[near]).sum(-1), variance + noise.square()
-        loss = 0.5 * (variance.log() + (y[some] - mean).square() / variance).mean()
-        loss.backward()
+        near = search.others(some, N_NEIGHBOURS)
+        _loss(x, y, some, near, log_lengthscale, sizes).backward()
         optimiser.step()
     scale, noise = sizes.detach().exp().unbind()
     return log_lengthscale.detach().exp(), scale, noise.square()
+
+
+def _loss(
+    x: Float[Tensor, "N P"],
+    y: Float[Tensor, " N"],
+    some: Int64[Tensor, " m"],
+    near: Int64[Tensor, "m k"],
+    log_lengthscale: Float[Tensor, " P"],
+    sizes: Float[Tensor, " 2"],
+) -> Float[Tensor, ""]:
+    """Minus the mean log density of some rows given their neighbours, but for a constant."""
+    distances = (x[near][:, :, None] - x[near][:, None]).abs(), (x[near] - x[some, None]).abs()
+    rate, (scale, noise) = torch.exp(-log_lengthscale), sizes.exp().unbind()
+    between, distance = (item @ rate for item in distances)
+    weight, variance = kriging_weights(between, distance, scale, noise.square())
+    mean, variance = (weight * y[near]).sum(-1), variance + noise.square()
+    return 0.5 * (variance.log() + (y[some] - mean).square() / variance).mean()
+
+
+@torch.no_grad()
+def _shortened(
+    x: Float[Tensor, "N 1"],
+    y: Float[Tensor, " N"],
+    log_lengthscale: Float[Tensor, " 1"],
+    sizes: Float[Tensor, " 2"],
+    generator: torch.Generator,
+) -> Float[Tensor, " 1"]:
+    """The best of ever shorter lengthscales along time, as long as they are longer than a step.
+
+    Neighbours tell only how fast a function changes: a longer lengthscale with a larger scale would do
+    as well, and descent from a long one ends there. In a wide gap the function is then far too unsure.
+    """
+    search = NeighbourSearch(x, y, log_lengthscale.exp())
+    some = torch.randperm(len(x), generator=generator)[:_BATCH].to(x.device)
+    near = search.others(some, N_NEIGHBOURS)
+    step = (x.max() - x.min()) / len(x)
+    tried = [log_lengthscale]
+    while float(tried[-1].exp()) > 2 * float(step) > 0:
+        tried.append(tried[-1] - math.log(2.0))
+    noises = [sizes[1] - k * math.log(4.0) for k in range(3)]
+    score = [
+        min(
+            float(_loss(x, y, some, near, item, torch.stack([sizes[0], noise]))) for noise in noises
+        )
+        for item in tried
+    ]
+    return tried[score.index(min(score))].clone()
 
 
 def find_tails(error: Float[Tensor, " N"]) -> tuple[Float[Tensor, " C"], Float[Tensor, " C"]]:

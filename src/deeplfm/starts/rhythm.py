@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from deeplfm.starts.spectrum import Array, Pursuit, amplitudes, pursue, typical_step
+from deeplfm.starts.spectrum import Array, Pursuit, amplitudes, criterion, pursue, typical_step
 
 _FEWEST_ROUNDS = 1.15  # of the cycle in the record
 _FEW_ROUNDS, _STEPS_PER_CELL = 8.0, 40  # up to so many, every frequency is tried
@@ -56,6 +56,8 @@ def _criterion(time: Array, value: Array, fundamental: float, most: int) -> tupl
     n_rows = len(time)
     highest = int(np.pi / typical_step(time) / fundamental)
     count = max(0, min(most, highest, (n_rows - 4) // 3))
+    if fundamental * np.ptp(time) < 2 * np.pi:  # less than a round: slope and harmonics look alike
+        count = 0
     phase = np.outer(time, fundamental * np.arange(1, count + 1))
     waves = np.stack([np.cos(phase), np.sin(phase)], axis=-1).reshape(n_rows, -1)
     design = np.column_stack([np.ones_like(time), time - time.mean(), waves])
@@ -63,8 +65,8 @@ def _criterion(time: Array, value: Array, fundamental: float, most: int) -> tupl
     total = float(value @ value)
     left = np.maximum(total - np.cumsum(share**2), 1e-12 * total + np.finfo(float).tiny) / n_rows
     used = np.arange(count + 1)
-    criterion = n_rows * np.log(left[1 + 2 * used]) + 2 * used * np.log(n_rows)
-    return float(criterion.min()), int(criterion.argmin())
+    support = criterion(n_rows, left[1 + 2 * used], 2 * used)
+    return float(support.min()), int(support.argmin())
 
 
 def _harmonics(time: Array, value: Array, fundamental: float, count: int) -> Pursuit:

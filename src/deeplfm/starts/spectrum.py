@@ -12,6 +12,8 @@ Array = NDArray[np.float64]
 
 _OVERSAMPLING = 6  # frequencies per resolution cell 2π/T
 _STEPS_PER_ROW, _FEWEST_STEPS, _MOST_STEPS = 100, 10_000, 1_000_000  # at most, in a whole series
+_AT_ONCE = 0.1  # of the mean step: closer readings may be one, repeated
+_REPEATED = (0.25, 0.75)  # share of the other steps then; of a few long stretches it is smaller
 _BINS_PER_STEP = 4  # time bins per typical time step, for irregular sampling
 
 
@@ -52,9 +54,14 @@ class Pursuit:
 
 
 def typical_step(time: Array) -> float:
-    """Median distance between neighbouring distinct times."""
+    """Median distance between neighbouring times; readings repeated at once count as one."""
     steps = np.diff(np.unique(time))
-    return float(np.median(steps)) if len(steps) else 1.0
+    if len(steps) == 0:
+        return 1.0
+    apart = steps[steps > _AT_ONCE * steps.mean()]
+    low, high = _REPEATED
+    is_repeated = low <= len(apart) / len(steps) <= high
+    return float(np.median(apart if is_repeated else steps))
 
 
 def periodogram(time: Array, value: Array) -> Periodogram:
@@ -109,9 +116,26 @@ def pursue(time: Array, value: Array, max_lines: int) -> Pursuit:
         variances.append(float(residual @ residual) / n_rows)
     frequency, variance = np.array(found), np.array(variances)
     floor = 1e-12 * max(variance[0], np.finfo(float).tiny)
-    criterion = n_rows * np.log(variance + floor) + 3 * np.arange(len(variance)) * np.log(n_rows)
+    support = criterion(n_rows, variance + floor, 3 * np.arange(len(variance)))
     amplitude, _ = amplitudes(time, value, frequency)
-    return Pursuit(frequency, amplitude, variance, int(criterion.argmin()))
+    return Pursuit(frequency, amplitude, variance, int(support.argmin()))
+
+
+def criterion(n_rows: int, variance: Array, n_numbers: NDArray[np.int64]) -> Array:
+    """The Bayesian information criterion of models of growing size, lower for a better one.
+
+    Corrected for few rows as Akaike's is: without, models of nearly as many numbers as rows look best.
+
+    Args:
+        n_rows: number of rows.
+        variance: what each model leaves of them.
+        n_numbers: how many it has, beside level, slope and noise.
+    """
+    n_all = n_numbers + 3
+    room = n_rows - n_all - 1
+    cost = n_all * np.log(n_rows) * n_rows / np.maximum(room, 1)
+    result: Array = np.where(room > 0, n_rows * np.log(variance) + cost, np.inf)
+    return result
 
 
 def _refine(time: Array, residual: Array, spectrum: Periodogram) -> float:

@@ -54,3 +54,14 @@ def test_hardly_any_rows_have_no_rhythm(n_rows: int) -> None:
     beside = find_rhythm([(TIME[:n_rows], TIME[:n_rows]), (TIME, cycle(TIME, 3.0))], 20)
     assert beside[0].n_supported == 0
     assert beside[1].n_supported >= 3
+
+
+def test_an_output_that_saw_less_than_a_round_has_no_harmonics() -> None:
+    time = np.linspace(0, 1, 160)
+    rng = np.random.default_rng(1)
+    walk = np.cumsum(rng.normal(size=100)) / 10
+    wave = np.sin(2 * np.pi * 1.3 * time) + 0.1 * rng.normal(size=160)
+    whole, short = find_rhythm([(time, wave), (time[:100], walk)], most=5)
+    assert whole.n_supported >= 1
+    assert short.n_supported == 0 or whole.frequency[0] * time[99] >= 2 * np.pi
+    assert np.abs(short.amplitude).max(initial=0.0) < 10

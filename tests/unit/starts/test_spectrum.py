@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from deeplfm.starts.spectrum import periodogram, pursue
+from deeplfm.starts.spectrum import periodogram, pursue, typical_step
 
 
 def series(seed: int, irregular: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -77,3 +77,30 @@ def test_power_of_a_regular_series_is_its_transform() -> None:
 def test_few_rows_in_bursts_far_apart_cost_no_million_frequencies() -> None:
     time = np.concatenate([day + 1e-9 * np.arange(10) for day in range(8)])
     assert len(periodogram(time, np.sin(time)).frequency) < 100 * 100 * len(time)
+
+
+@pytest.mark.parametrize("n_rows", [12, 20, 30, 50, 80])
+def test_short_noise_supports_hardly_a_line(n_rows: int) -> None:
+    """Of 200 other sums over ten draws one was above three."""
+    rng = np.random.default_rng(n_rows)
+    time = np.arange(n_rows) / n_rows
+    found = [pursue(time, rng.normal(size=n_rows), 20).n_supported for _ in range(10)]
+    assert sum(found) <= 3
+
+
+def test_two_lines_of_a_short_series_are_supported_and_no_more() -> None:
+    time = np.arange(48.0)
+    noise = 0.2 * np.random.default_rng(0).normal(size=48)
+    value = np.sin(2 * np.pi * time / 12) + 0.7 * np.cos(2 * np.pi * time / 5) + noise
+    assert pursue(time, value, 20).n_supported == 2
+
+
+def test_readings_repeated_at_once_do_not_shorten_the_typical_step() -> None:
+    day = np.arange(100.0)
+    pairs, triples = (np.sort(np.add.outer(day, 1e-4 * np.arange(n)).ravel()) for n in (2, 3))
+    assert typical_step(pairs) == pytest.approx(1, abs=1e-3)
+    assert typical_step(triples) == pytest.approx(1, abs=1e-3)
+    stretches = np.concatenate([start + 0.01 * np.arange(100) for start in (0.0, 500.0, 900.0)])
+    assert typical_step(stretches) == pytest.approx(0.01)
+    found = pursue(pairs, np.sin(2 * np.pi * pairs / 17), 1)
+    assert 2 * np.pi / found.frequency[0] == pytest.approx(17, rel=1e-3)
