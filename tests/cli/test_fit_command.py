@@ -29,7 +29,7 @@ def test_it_says_what_it_understood_and_found(place, call):
     assert done.code == 0
     assert done.err == ""
     lines = done.out.splitlines()
-    assert lines[0] == "vitals.csv: 70 rows, time in 't' (the first column; --time names another)"
+    assert lines[0] == "vitals.csv: 70 rows, time in 't' (--time names another)"
     assert "Targets: abp, ecg" in lines
     assert "Left out, since they are not numbers: note" in lines
     abp = next(line.split() for line in lines if line.split()[:1] == ["abp"])

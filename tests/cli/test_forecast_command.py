@@ -126,3 +126,26 @@ def test_models_with_covariates_are_evaluated(place, call):
     done = call("evaluate", "driven-model", "driven-later.csv", "--plot", "c.png")
     assert (done.code, done.err) == (0, "")
     assert (place / "c.png").exists()
+
+
+def test_times_may_stand_alone(place, call):
+    (place / "times.csv").write_text("t\n7.05\n8.5\n")
+    done = call("forecast", "vitals-model", "--times", "times.csv")
+    assert frame_of(done.out).index.tolist() == [7.05, 8.5]
+    (place / "alone.csv").write_text("t\n1\n2\n")
+    assert "only one column found" in call("fit", "alone.csv", "-o", "none").err
+
+
+def test_a_model_of_times_without_a_name_takes_the_tables_that_it_writes(place, call):
+    frame = pd.DataFrame({"load": np.sin(np.arange(30.0))}, index=np.arange(30.0))
+    deeplfm.DeepLFMForecaster(start="pursuit", n_steps=1, progress=False).fit(frame).save(
+        "nameless"
+    )
+    later = call("forecast", "nameless", "--horizon", 4).out
+    assert later.startswith("index,load,")
+    (place / "later.csv").write_text(later)
+    assert "load" in call("evaluate", "nameless", "later.csv").out
+    (place / "other.csv").write_text("hour,load\n30,0.1\n31,0.2\n32,\n")
+    assert call("evaluate", "nameless", "other.csv").code == 0
+    filled = pd.read_csv(io.StringIO(call("impute", "other.csv", "--model", "nameless").out))
+    assert filled["load"].notna().all() and filled.iloc[:, 0].tolist() == [30, 31, 32]

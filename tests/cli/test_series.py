@@ -57,3 +57,12 @@ def test_parquet_with_two_columns_of_dates(tmp_path):
     frame.to_parquet(tmp_path / "data.parquet")
     series = read_series(str(tmp_path / "data.parquet"), Reading(), Columns())
     assert (series.time, series.targets, series.left_out) == ("when", ["load"], ["entered"])
+
+
+def test_row_numbers_that_a_frame_wrote_beside_its_times_are_neither_time_nor_target(tmp_path):
+    text = ",when,y\n0,2024-01-01,5\n1,2024-01-02,3\n2,2024-01-03,4\n"
+    for columns in ({}, {"time": "when"}):
+        series = read(tmp_path / "data.csv", text, **columns)
+        assert (series.time, series.targets) == ("when", ["y"])
+    alone = read(tmp_path / "data.csv", ",y\n0,5\n1,3\n2,4\n")
+    assert (alone.time, alone.targets) == ("column 1", ["y"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deeplfm.cli.models import load_forecaster, read_like
+from deeplfm.cli.models import load_forecaster, read_like, times_in
 from deeplfm.cli.options import Covariates, Coverage, Model, Reading, Running
 from deeplfm.cli.results import Plot, Report, Results, Table
 from deeplfm.errors import InputError
@@ -63,7 +63,7 @@ def forecast(
     found = forecaster.forecast(
         horizon,
         until,
-        None if asked is None else asked[forecaster.timeline_.name],
+        None if asked is None else times_in(asked, forecaster),
         covariates=future,
         coverage=coverage,
     )

@@ -77,7 +77,7 @@ def impute(
     filled = forecaster.impute(frame, intervals=intervals, coverage=coverage)
     if model_out is not None:
         save_model(forecaster, model_out, context, series)
-    results.write(filled, with_index=False)
+    results.write(filled, with_index=forecaster.timeline_.name is None)
     gaps = {str(name): int(frame[name].isna().sum()) for name in forecaster.targets_}
     terminal.say(f"Filled: {', '.join(f'{n} of {name}' for name, n in gaps.items())}")
     results.say({"data": data, "rows": len(filled), "filled": gaps, "model": model_out}, filled)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deeplfm.cli.options import Reading
-from deeplfm.cli.series import read_frame, with_numbers
+from deeplfm.cli.series import first_if_time, read_frame, with_numbers
 from deeplfm.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from deeplfm.estimators import DeepLFMForecaster
 
+_INDEX = "index"  # what times without a name are called in files that forecast writes
 _ROWS_TOGETHER = 4096  # with all their mixture components
 
 
@@ -48,8 +49,12 @@ def read_like(
         reading: how it is written.
         columns: those that have to be there; by default all targets and covariates.
     """
-    frame, time = read_frame(source, reading), forecaster.timeline_.name
-    if time not in frame.columns:
+    frame = read_frame(source, reading, fewest_columns=2 if columns is None or columns else 1)
+    time = forecaster.timeline_.name
+    if time is None:  # it was the index of a frame, and is again
+        index = _INDEX if _INDEX in frame.columns else first_if_time(frame, source)
+        frame = frame.set_index(index).rename_axis(None)
+    elif time not in frame.columns:
         raise InputError(
             f"{source}: no column {time!r} found, which holds the times of the model. Rename the "
             f"right one of {', '.join(map(str, frame.columns))}."
@@ -59,9 +64,15 @@ def read_like(
     return with_numbers(frame, [str(name) for name in columns], source)
 
 
+def times_in(frame: pd.DataFrame, forecaster: DeepLFMForecaster) -> pd.Series | pd.Index:
+    """The times of a table that :func:`read_like` has read."""
+    name = forecaster.timeline_.name
+    return frame.index if name is None else frame[name]
+
+
 def unseen(forecaster: DeepLFMForecaster, frame: pd.DataFrame) -> pd.DataFrame:
     """Targets by time, without values that were known in training."""
-    known = forecaster.known_at(frame[forecaster.timeline_.name])
+    known = forecaster.known_at(times_in(frame, forecaster))
     return frame[forecaster.targets_].set_axis(known.index).mask(known)
 
 

@@ -43,19 +43,25 @@ class Series:
     zone: str | None
 
 
-def read_frame(source: str, reading: Reading) -> pd.DataFrame:
+def read_frame(source: str, reading: Reading, fewest_columns: int = 2) -> pd.DataFrame:
     """The table in a file, as it is."""
     from deeplfm.data.tables import read_table
 
-    return read_table(source, delimiter=reading.delimiter, decimal=reading.decimal)
+    return read_table(
+        source,
+        delimiter=reading.delimiter,
+        decimal=reading.decimal,
+        fewest_columns=fewest_columns,
+    )
 
 
 def read_series(source: str, reading: Reading, columns: Columns) -> Series:
     """The table in a file, and what its columns are."""
     frame = read_frame(source, reading)
-    time = columns.time or _first_if_time(frame, source)
+    count = _row_numbers(frame)
+    time = columns.time or first_if_time(frame.drop(columns=count), source)
     covariates = split_names(columns.covariate, frame)
-    others = [name for name in frame.columns if name != time and name not in covariates]
+    others = [n for n in frame.columns if n != time and n not in [*covariates, *count]]
     targets = split_names(columns.target, frame)
     left_out = [] if targets else [name for name in others if not _is_numeric(frame[name])]
     targets = targets or [name for name in others if name not in left_out]
@@ -133,7 +139,22 @@ def _choices(frame: pd.DataFrame, name: str) -> str:
     return f"Did you mean {near[0]!r}?" if near else f"It has {', '.join(names)}."
 
 
-def _first_if_time(frame: pd.DataFrame, source: str) -> str:
+def _row_numbers(frame: pd.DataFrame) -> list[str]:
+    """A first column without a name that only counts the rows, where another one holds times."""
+    import numpy as np
+
+    from deeplfm.data.text import NAMELESS
+    from deeplfm.estimators.roles import holds_timestamps
+
+    first, *others = frame.columns
+    if first != NAMELESS.format(1) or not any(holds_timestamps(frame[name]) for name in others):
+        return []
+    numbers = frame[first].to_numpy()
+    counts = numbers.dtype.kind in "if" and bool((np.diff(numbers) == 1).all())
+    return [first] if counts else []
+
+
+def first_if_time(frame: pd.DataFrame, source: str) -> str:
     """The first column, if a person would take it for time as well."""
     import numpy as np
     from pandas.api.types import is_bool_dtype, is_numeric_dtype

@@ -28,7 +28,7 @@ _HEADERS = {
 
 def about(series: Series, source: str) -> list[str]:
     """How a table was understood."""
-    guess = " (the first column; --time names another)" if series.time_is_guessed else ""
+    guess = " (--time names another)" if series.time_is_guessed else ""
     lines = [f"{source}: {len(series.frame)} rows, time in {series.time!r}{guess}"]
     lines.append(f"Targets: {', '.join(series.targets)}")
     if series.covariates:

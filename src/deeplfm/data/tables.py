@@ -32,7 +32,11 @@ _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 
 
 def read_table(
-    source: str | Path, *, delimiter: str | None = None, decimal: str | None = None
+    source: str | Path,
+    *,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    fewest_columns: int = 2,
 ) -> pd.DataFrame:
     r"""Read a table from a file, or from standard input.
 
@@ -45,6 +49,7 @@ def read_table(
         source: the file; ``-`` is standard input.
         delimiter: between fields: a character, or comma, semicolon, tab, pipe or space.
         decimal: ``.`` or ``,``.
+        fewest_columns: fewer are an error, as of a text whose delimiter was not found.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -61,7 +66,7 @@ def read_table(
     content = _unzipped(_content(source, name), name)
     if content.startswith(_PARQUET) or name.endswith(".parquet"):
         return with_floats(_parse_parquet(content, name))
-    return parse_text(content, name, separator, mark)
+    return parse_text(content, name, separator, mark, fewest_columns)
 
 
 def write_table(frame: pd.DataFrame, target: str | Path, *, index: bool = True) -> None:

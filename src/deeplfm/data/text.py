@@ -29,6 +29,7 @@ from deeplfm.data.numbers import (
 )
 from deeplfm.errors import InputError
 
+NAMELESS = "column {}"  # by its place
 _FOREIGN = {
     b"PK\x03\x04": "an Excel workbook or a zip archive",
     b"\xd0\xcf\x11\xe0": "an Excel workbook",
@@ -58,7 +59,11 @@ class _Layout:
 
 
 def parse_text(
-    content: bytes, source: str, delimiter: str | None, decimal: str | None
+    content: bytes,
+    source: str,
+    delimiter: str | None,
+    decimal: str | None,
+    fewest_columns: int = 2,
 ) -> pd.DataFrame:
     """The table in a text; what is not given is found from the content.
 
@@ -67,6 +72,7 @@ def parse_text(
         source: name of the file, for messages.
         delimiter: a character, or ``None``.
         decimal: a point, a comma, or ``None``.
+        fewest_columns: 1 takes a text in which nothing separates columns.
     """
     text = _utf8(content, source)
     if _VALUE.search(text) is None:
@@ -75,12 +81,13 @@ def parse_text(
         text = text[hint.end() :]  # leaves the end of the line, so that lines keep their numbers
         delimiter = delimiter or hint[1].decode()
     separator = guess_delimiter(text) if delimiter is None else delimiter
-    if separator is None:
+    if separator is None and fewest_columns > 1:
         raise _one_column(text, source, None)
+    separator = separator or ","
     if separator == BLANK:
         text = single_blanks(text)
     try:
-        layout = _layout(text, source, separator)
+        layout = _layout(text, source, separator, fewest_columns)
     except csv.Error as error:
         raise _unreadable(source, str(error)) from error
     mark = guess_decimal(text, separator, source) if decimal is None else decimal
@@ -132,13 +139,13 @@ def _utf8(content: bytes, source: str) -> bytes:
     raise InputError(f"{source}: not a whole UTF-16 text. Save the table again, as UTF-8.")
 
 
-def _layout(text: bytes, source: str, delimiter: str) -> _Layout:
+def _layout(text: bytes, source: str, delimiter: str, fewest_columns: int) -> _Layout:
     """What the lines have in common; a line that does not fit is refused by its number."""
     rows = records(text, delimiter)
     header_line, header = next(rows)
     while len(header) > 1 and not header[-1].strip():
         del header[-1]  # lines that end in a delimiter
-    if len(header) == 1:
+    if len(header) < fewest_columns:
         raise _one_column(text, source, delimiter)
     width, n_rows, last_line = len(header), 0, header_line
     for last_line, fields in rows:
@@ -168,7 +175,7 @@ def _names(header: list[str], source: str) -> list[str]:
             f"{source}: the first line holds numbers ({', '.join(stripped[:3])}) in place of the "
             "names of the columns. Add a line of names at the top."
         )
-    names = [name or f"column {position}" for position, name in enumerate(stripped, start=1)]
+    names = [name or NAMELESS.format(place) for place, name in enumerate(stripped, start=1)]
     check_names(names, source)
     return names
 

@@ -80,6 +80,9 @@ def rebuild(
     regressor.n_features_in_ = len(scaling["x_shift"])
     n_outputs = len(scaling["y_shift"])
     regressor.stack_ = Stack(members, torch.ones(len(members), n_outputs, dtype=torch.float64))
+    span = tensors.get("stack.span")
+    if span is not None and span.ndim == 1:  # an earlier file: one for all outputs
+        tensors["stack.span"] = span[:, None].repeat(1, n_outputs)
     restore(
         regressor.stack_, {name.removeprefix("stack."): value for name, value in tensors.items()}
     )

@@ -38,6 +38,7 @@ _DATE = re.compile(
     r"\d{1,2}(?P<mark>[/.-])\d{1,2}(?P=mark)(?P<year>\d{4}|\d{2})"
     r"(?P<time>[ T]\d{1,2}:\d{2}(?P<seconds>:\d{2}(?P<fraction>\.\d+)?)?)?"
 )
+_CALENDAR = (1800_01_01, 2199_12_31)  # dates as numbers
 _NO_DURATION = r"\d\.\d+\.\d|\d,\d"
 
 
@@ -82,7 +83,7 @@ def read_stamps(
             f"(first: {series.iloc[0]!r}). Give {', '.join(EXAMPLES.values())}."
         )
     if _KINDS[found] == "number":
-        return _numbers(pd.to_numeric(series), where)
+        return _numbers_or_dates(pd.to_numeric(series), where, kind, zone)
     if _KINDS[found] == "duration":
         return pd.TimedeltaIndex(series, name=None)
     return _timestamps(series, where, zone)
@@ -110,6 +111,20 @@ def _series(values: Any, where: str) -> pd.Series:
         raise InputError(f"{where}: a {type(values).__name__} found. Give one list of times.")
     series = pd.Series(values).reset_index(drop=True)
     return series.astype(object) if isinstance(series.dtype, pd.CategoricalDtype) else series
+
+
+def _numbers_or_dates(
+    series: pd.Series, where: str, kind: Kind | None, zone: str | None
+) -> pd.Index:
+    """Numbers, unless all are dates such as 20241231: as numbers, months would end in long gaps."""
+    may_be_dates = kind == "timestamp" or (kind is None and series.nunique() > 2)
+    if may_be_dates and bool(series.between(*_CALENDAR).all()):
+        dates = pd.to_datetime(
+            series.astype(np.int64).astype(str), format="%Y%m%d", errors="coerce"
+        )
+        if dates.notna().all() and bool((series % 1 == 0).all()):
+            return _timestamps(dates, where, zone)
+    return _numbers(series, where)
 
 
 def _numbers(series: pd.Series, where: str) -> pd.Index:
@@ -156,8 +171,9 @@ def _in_zone(index: pd.DatetimeIndex, where: str, zone: str) -> pd.DatetimeIndex
         raise InputError(
             f"{where}: {zone!r} is no name of a time zone. Give one such as 'Europe/Berlin' or 'UTC'."
         ) from error
+    step = -1 if index[0] > index[-1] else 1  # an hour that comes twice is told by the rows before
     try:
-        return index.tz_localize(zone, ambiguous="infer")
+        return index[::step].tz_localize(zone, ambiguous="infer")[::step]
     except Exception as error:  # pandas 2 raises errors of another library
         raise InputError(
             f"{where}: a time does not exist, or exists twice, in {zone} ({error}). "
@@ -180,7 +196,7 @@ def _from_text(
         if found.isna().any():
             row = max(row, int(found.isna().to_numpy().argmax()))
         elif candidate == "number":
-            return _numbers(found, where)
+            return _numbers_or_dates(found, where, kind, zone)
         elif candidate == "duration":
             return pd.TimedeltaIndex(found, name=None)
         else:

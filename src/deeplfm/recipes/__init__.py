@@ -45,7 +45,7 @@ def recipes_for(
         "deep": lambda: deep_recipe(architecture, n_steps=steps(60)),
         "spectrum": lambda: spectrum_recipe(architecture, steps(60)),
         "pursuit": lambda: pursuit_recipe(architecture, has_trend=True, n_steps=steps(60)),
-        "rhythm": lambda: rhythm_recipe(architecture, steps(60)),
+        "rhythm": lambda: rhythm_recipe(architecture, n_steps=steps(60)),
         "composition": lambda: composition_recipe(architecture, n_steps=steps(60)),
         "feedback": lambda: feedback_recipe(architecture),
         "memory": lambda: memory_recipe(architecture),
@@ -87,6 +87,7 @@ def recipes_for(
             learn_bandwidth=True,
             n_steps=steps(80),
         ),
+        rhythm_recipe(architecture, "rhythm: on a trend", has_trend=True, n_steps=steps(60)),
         *(single[name]() for name in ("rhythm", "deep", "composition", "feedback", "memory")),
         neighbours_recipe(
             architecture, handicap=math.inf

@@ -34,18 +34,27 @@ _BANDWIDTH = 0.3  # of an output's own lines, in units of one over the record le
 _LEVEL = 0.3  # standard deviation of a level
 
 
-def rhythm_recipe(architecture: Architecture, n_steps: int = 60) -> Recipe:
+def rhythm_recipe(
+    architecture: Architecture, name: str = "rhythm", has_trend: bool = False, n_steps: int = 60
+) -> Recipe:
     r"""f_d' + γ_d f_d = S_d u with a periodic u, and lines and a broad-band residual of each output.
 
     What is an answer to the force and what is an output's own, the evidence says. Where fewer than two
     outputs answer one force, or they are many, or the linear path is of another system, each has its
     harmonics for itself.
+
+    Args:
+        architecture: dtype, noise and system of the linear path.
+        name: of the recipe.
+        has_trend: add a constant and a trend; each output then has its harmonics for itself.
+        n_steps: training steps.
     """
 
     def build(rows: Rows, seed: int) -> DeepLFM:
         residual = unexplained(rows)
         found = lines_of(residual, _MOST_HARMONICS, is_rhythm=True)
-        if architecture.linear_system == "ode1" and len(found) <= _MOST_OUTPUTS:
+        may_share = not has_trend and len(found) <= _MOST_OUTPUTS
+        if may_share and architecture.linear_system == "ode1":
             series = [observed_series(residual, d) for d in range(len(found))]
             response = find_response(series, found)
             if response is not None:
@@ -55,11 +64,12 @@ def rhythm_recipe(architecture: Architecture, n_steps: int = 60) -> Recipe:
             n_lines=_MOST_HARMONICS,
             bandwidth=_BANDWIDTH,
             learn_bandwidth=True,
+            has_trend=has_trend,
             found=found,
         )
         return alone.build(rows, seed)
 
-    return Recipe("rhythm", build, collapsed_schedule(n_steps))
+    return Recipe(name, build, collapsed_schedule(n_steps))
 
 
 def _answering(

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from deeplfm import InputError
-from deeplfm.estimators.stamps import date_order_of, read_stamps
+from deeplfm.estimators.stamps import date_order_of, kind_of, read_stamps
 
 BERLIN = "Europe/Berlin"
 
@@ -172,3 +172,19 @@ def test_dates_with_dots_are_no_durations(clock: str) -> None:
 def test_a_decimal_comma_is_no_part_of_a_duration() -> None:
     with pytest.raises(InputError, match="'1,5 h' at row 0 is no time"):
         read_stamps(["1,5 h", "2,5 h"], "t")
+
+
+@pytest.mark.parametrize("kind", [int, float, str])
+def test_days_written_as_numbers_are_dates(kind: Any) -> None:
+    days = [kind(day) for day in (20240229, 20240301, 20240302)]
+    assert list(read_stamps(days, "t")) == list(pd.date_range("2024-02-29", periods=3))
+    assert read_stamps(days[:1], "t", kind="timestamp")[0] == pd.Timestamp("2024-02-29")
+    assert kind_of(read_stamps([20240229, 20240230, 20240231], "t")) == "number"  # no such days
+    assert kind_of(read_stamps(days, "t", kind="number")) == "number"
+
+
+def test_an_hour_that_comes_twice_is_told_in_either_direction() -> None:
+    hours = pd.date_range("2024-10-26 22:00", periods=8, freq="h", tz="UTC").tz_convert(BERLIN)
+    wall = hours.tz_localize(None)
+    assert list(read_stamps(wall, "t", zone=BERLIN)) == list(hours)
+    assert list(read_stamps(wall[::-1], "t", zone=BERLIN)) == list(hours[::-1])
