@@ -4,6 +4,7 @@ import io
 import json
 import tomllib
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -56,3 +57,24 @@ def test_formats(suffix, place, call):
     assert json.loads(done.out)["filled"] == {"abp": 7, "ecg": 3}
     read = pd.read_parquet if suffix == ".parquet" else lambda path: pd.read_csv(path, sep="\t")
     assert read(place / target)[["abp", "ecg"]].notna().all(axis=None)
+
+
+@pytest.mark.parametrize(("delimiter", "decimal"), [(",", "."), (";", ",")])
+def test_fields_that_were_not_filled_stay_as_they_are_written(delimiter, decimal, tmp_path, call):
+    def line(row, value):
+        fields = [f"2024-01-{row + 1:02d}", value, f"00{row}", "NA", "true", f"{row}.50"]
+        return delimiter.join(field.replace(".", decimal) for field in fields)
+
+    values = [f"{np.sin(row):.2f}0" if row not in (9, 17) else "" for row in range(25)]
+    head = delimiter.join(["day", "level", "id", "country", "flag", "other"])
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join([head, *map(line, range(25), values), ""]))
+    target = tmp_path / "filled.csv"
+    assert call("impute", path, "--target", "level", *QUICK, "-o", target).code == 0
+    given, found = (place.read_text().splitlines() for place in (path, target))
+    changed = [row for row in range(26) if given[row] != found[row]]
+    assert changed == [10, 18]
+    for row in changed:
+        before, after = (text.split(delimiter) for text in (given[row], found[row]))
+        assert before[:1] + before[2:] == after[:1] + after[2:]
+        float(after[1].replace(decimal, "."))

@@ -59,6 +59,8 @@ def impute(
 
     Everything else stays as it is. The table goes to standard output where no file is asked for.
     """
+    from deeplfm.data.fields import FIELDS
+
     results = Results.with_table(running, out)
     if model is not None and model_out is not None:
         raise InputError("--model, --model-out: a model is fitted or given. Leave one of them out.")
@@ -77,8 +79,14 @@ def impute(
     filled = forecaster.impute(frame, intervals=intervals, coverage=coverage)
     if model_out is not None:
         save_model(forecaster, model_out, context, series)
-    results.write(filled, with_index=forecaster.timeline_.name is None)
-    gaps = {str(name): int(frame[name].isna().sum()) for name in forecaster.targets_}
+    is_gap = {str(name): frame[name].isna().to_numpy() for name in forecaster.targets_}
+    fields = frame.attrs.get(FIELDS)
+    if fields is None or str(out).endswith(".parquet"):
+        results.write(filled, with_index=forecaster.timeline_.name is None)
+    else:  # all that was not filled stays as it is written
+        written = fields.filled(filled, is_gap)
+        results.write(written, with_index=False, delimiter=fields.delimiter)
+    gaps = {name: int(missing.sum()) for name, missing in is_gap.items()}
     terminal.say(f"Filled: {', '.join(f'{n} of {name}' for name, n in gaps.items())}")
     results.say({"data": data, "rows": len(filled), "filled": gaps, "model": model_out}, filled)
     if model_out is not None:

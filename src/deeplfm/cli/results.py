@@ -102,6 +102,7 @@ class Results:
         draw: Callable[[], Figure] | None = None,
         write_page: Callable[[Path], None] | None = None,
         with_index: bool = True,
+        delimiter: str = ",",
     ) -> None:
         """Write what was asked for: files all or none, then standard output.
 
@@ -110,17 +111,21 @@ class Results:
             draw: makes the figure.
             write_page: writes the page to a path.
             with_index: whether the index of the table is written too.
+            delimiter: between the fields of CSV.
         """
         from deeplfm.data.tables import write_table
 
+        def write(place: Path | str) -> None:
+            write_table(frame, place, index=with_index, delimiter=delimiter)
+
         with Outputs() as outputs:
-            outputs.add(self._table_file, lambda path: write_table(frame, path, index=with_index))
+            outputs.add(self._table_file, write)
             if draw is not None:
                 outputs.add(self.plot, lambda path: draw().savefig(path))
             if write_page is not None:
                 outputs.add(self.report, write_page)
         if self.table == "-":
-            write_table(frame, "-", index=with_index)
+            write("-")
 
     def files(self) -> dict[str, str]:
         """Files that were written, by what they are."""

@@ -69,7 +69,9 @@ def read_table(
     return parse_text(content, name, separator, mark, fewest_columns)
 
 
-def write_table(frame: pd.DataFrame, target: str | Path, *, index: bool = True) -> None:
+def write_table(
+    frame: pd.DataFrame, target: str | Path, *, index: bool = True, delimiter: str = ","
+) -> None:
     """Write a table to a file, whole or not at all, or to standard output.
 
     Floats have as many digits as are needed to read the same number again, timestamps are ISO 8601
@@ -80,6 +82,7 @@ def write_table(frame: pd.DataFrame, target: str | Path, *, index: bool = True) 
         target: the file; its suffix chooses CSV, TSV (both also with .gz) or Parquet. ``-`` writes
             CSV to standard output.
         index: whether the index is written too, as the first column.
+        delimiter: between the fields of CSV.
     """
     name = str(target)
     suffix = next((end for end in _FORMATS if name.lower().endswith(end)), None)
@@ -90,11 +93,12 @@ def write_table(frame: pd.DataFrame, target: str | Path, *, index: bool = True) 
         )
     table = frame.reset_index(allow_duplicates=True) if index else frame
     table = table.set_axis(table.columns.map(str), axis=1)
+    table.attrs = {}  # of the file that it was read from
     check_names(table.columns, name)
     if name == "-":
-        _print(_csv(table, ","))
+        _print(_csv(table, delimiter))
     else:
-        _save(_encoded(table, str(suffix), name), Path(target))
+        _save(_encoded(table, str(suffix), name, delimiter), Path(target))
 
 
 def _content(source: str | Path, name: str) -> bytes:
@@ -159,7 +163,7 @@ def _parse_parquet(content: bytes, name: str) -> pd.DataFrame:
     return frame
 
 
-def _encoded(table: pd.DataFrame, suffix: str, name: str) -> bytes:
+def _encoded(table: pd.DataFrame, suffix: str, name: str, delimiter: str) -> bytes:
     if suffix == ".parquet":
         _require_pyarrow(name)
         try:
@@ -169,7 +173,7 @@ def _encoded(table: pd.DataFrame, suffix: str, name: str) -> bytes:
                 f"{name}: a column cannot be written as Parquet ({str(error).partition(chr(10))[0]})"
                 ". Let each column hold values of one kind, or write CSV."
             ) from error
-    text = _csv(table, "\t" if suffix.startswith(".tsv") else ",").encode()
+    text = _csv(table, "\t" if suffix.startswith(".tsv") else delimiter).encode()
     return gzip.compress(text, mtime=0) if suffix.endswith(".gz") else text
 
 

@@ -19,6 +19,7 @@ from deeplfm.data.delimiters import (
     records,
     single_blanks,
 )
+from deeplfm.data.fields import FIELDS, Fields
 from deeplfm.data.numbers import (
     FIRST_LINE,
     MISSING,
@@ -110,6 +111,7 @@ def parse_text(
     frame = with_floats(_without_margins(with_columns(frame, columns), layout))
     if not len(frame):
         raise _no_rows(source)
+    frame.attrs[FIELDS] = Fields(text, separator, mark, tuple(layout.names), layout.n_named)
     if layout.first_line is not None:
         frame.attrs[FIRST_LINE] = layout.first_line
     return frame
