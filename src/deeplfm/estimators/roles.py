@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -154,12 +155,28 @@ def _numeric_columns(frame: pd.DataFrame, taken: set[Any]) -> list[Name]:
         if is_numeric:
             numbers_of(column, f"column {name!r}")
             found.append(name)
+        elif _has_decimal_commas(column):
+            warnings.warn(
+                f"column {name!r}: left out, since it holds text such as {column.dropna().iloc[0]!r}. If "
+                "these are numbers with a decimal comma, read the file with decimal=',', or name the "
+                "targets to say that it is none of them.",
+                stacklevel=4,
+            )
     if not found:
         raise InputError(
             "targets: no column of numbers is left. Name the columns to predict; there are "
             f"{listing([repr(column) for column in frame.columns])}."
         )
     return _existing(frame, found, "targets")
+
+
+def _has_decimal_commas(column: pd.Series) -> bool:
+    """Whether the first text of a column would be a number with a point in place of its comma."""
+    first = column.dropna().head(1)
+    if infer_dtype(first) != "string" or not first.str.contains(",").all():
+        return False
+    plain = first.str.replace(",", ".", regex=False)
+    return bool(pd.to_numeric(plain, errors="coerce").notna().all())
 
 
 def _check_roles(roles: Roles, time: Any) -> None:

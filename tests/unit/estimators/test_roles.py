@@ -116,3 +116,10 @@ def test_covariates_must_be_complete_and_targets_need_not() -> None:
     assert list(values.columns) == ["abp", "ecg"]
     assert (values.dtypes == np.float64).all()
     assert values.index.equals(pd.Index(frame["t"]))
+
+
+def test_numbers_with_a_decimal_comma_are_not_left_out_in_silence() -> None:
+    frame = vitals(level=["1,5", "2,5", "3,5", "4,5"], site=["a, b", "c", "d", "e"])
+    with pytest.warns(UserWarning, match="column 'level': left out.*'1,5'.*decimal comma") as told:
+        assert Roles.choose(frame, "t", None, None).targets == ["abp", "ecg"]
+    assert len(told) == 1
