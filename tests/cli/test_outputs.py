@@ -113,3 +113,10 @@ def test_anything_is_plain_in_json():
     assert plain({1: (np.float64("nan"), Path("a/b"), np.arange(2))}) == {
         "1": [None, "a/b", [0, 1]]
     }
+
+
+def test_messages_speak_of_options(tmp_path, call):
+    path = tmp_path / "twice.csv"
+    path.write_text("t,y\n0,1\n1,2\n1,3\n2,4\n")
+    told = call("fit", path, "-o", tmp_path / "model").err
+    assert "--duplicates mean" in told and "duplicates=" not in told

@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from deeplfm.cli.wording import as_options
 from deeplfm.errors import DeepLFMError, ModelFileError, TrainingDivergedError
 
 BUG, BAD_INPUT, DIVERGED, BAD_FILE, INTERRUPTED, CLOSED_PIPE = 1, 2, 3, 4, 130, 141
@@ -48,8 +49,8 @@ def reported(debug: bool) -> Iterator[None]:
 
 
 def complain(message: str, kind: str = "error") -> None:
-    """One line on standard error."""
-    print(f"{kind}:", " ".join(message.split()), file=sys.stderr)
+    """One line on standard error, in the words of the command line."""
+    print(f"{kind}:", as_options(" ".join(message.split())), file=sys.stderr)
 
 
 def usage_message(error: Any) -> str | None:
