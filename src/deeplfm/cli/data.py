@@ -57,6 +57,15 @@ def fetch_data(
             help="Where to put copies. Default: leave the files where they are kept.",
         ),
     ] = None,
+    record: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of charis: charis1 to charis13.")
+    ] = None,
+    first: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Of charis: row to begin with.")
+    ] = None,
+    length: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Of charis: number of rows.")
+    ] = None,
     asking: Asking,
 ) -> None:
     """Get the files of a data set: from the folder DEEPLFM_DATA, the cache, or the internet."""
@@ -64,7 +73,8 @@ def fetch_data(
 
     if out is not None:
         output_folder(out, "--out")
-    paths = fetch(name, out)
+    wishes = {"record": record, "first": first, "length": length}
+    paths = fetch(name, out, **{key: value for key, value in wishes.items() if value is not None})
     terminal = Terminal(asking)
     terminal.say(*map(str, paths))
     terminal.answer({"name": name, "files": paths})

@@ -18,6 +18,7 @@ from deeplfm.data.places import (
     find,
     import_extra,
     not_obtained,
+    sealed,
 )
 from deeplfm.errors import ConfigError
 
@@ -56,7 +57,7 @@ def fetch_charis(record: str = "charis6", first: int = 0, length: int = 1000) ->
     file = charis_file(record, first, length)
     found = find(file)
     if found is not None:
-        return [found]
+        return [checked(found, file)]
     stretch = _read("charis", file, record, _CHARIS_FOLDER, first, first + length)
     columns = {"time_s": (first + np.arange(length)) / stretch.fs}
     for name, unit, values in zip(stretch.sig_name, stretch.units, stretch.e_p_signal, strict=True):
@@ -106,4 +107,4 @@ def _keep(columns: dict[str, Float64[ndarray, " N"]], file: File) -> Path:
 
     path = data_cache() / file.name
     write_table(pd.DataFrame(columns), path, index=False)
-    return path
+    return sealed(path)

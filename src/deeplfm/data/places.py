@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from deeplfm.errors import InputError
-from deeplfm.files import cache_folder
+from deeplfm.files import cache_folder, write_whole
 
 FOLDER = "DEEPLFM_DATA"  # environment variable that names the user's folder
 
@@ -49,21 +49,36 @@ def data_cache() -> Path:
     return folder
 
 
-def checked(path: Path, file: File) -> Path:
-    """The path, if what is there has the checksum of the file."""
-    if file.sha256 is not None:
-        try:
-            found = hashlib.sha256(path.read_bytes()).hexdigest()
-        except OSError as error:
-            raise InputError(
-                f"{path}: cannot be read ({error.strerror or error}). Check that you may read it."
-            ) from error
-        if found != file.sha256:
-            raise InputError(
-                f"{path}: sha256 {found[:12]}… found, {file.sha256[:12]}… expected. The file is "
-                "damaged or another version: put the right one in its place, or remove it."
-            )
+def sealed(path: Path) -> Path:
+    """Keep the checksum of a file beside it, for :func:`checked`."""
+    text = f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+    write_whole(_seal(path), lambda temporary: temporary.write_text(text, encoding="utf-8"))
     return path
+
+
+def checked(path: Path, file: File) -> Path:
+    """The path, if what is there has the checksum of the file, or the one it was kept with."""
+    try:
+        expected = file.sha256
+        if expected is None and _seal(path).exists():
+            expected = _seal(path).read_text(encoding="utf-8").split()[0]
+        if expected is None:
+            return path
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror or error}). Check that you may read it."
+        ) from error
+    if found != expected:
+        raise InputError(
+            f"{path}: sha256 {found[:12]}… found, {expected[:12]}… expected. The file is "
+            "damaged or another version: put the right one in its place, or remove it."
+        )
+    return path
+
+
+def _seal(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")
 
 
 def import_extra(module: str, dataset: str, otherwise: str) -> Any:

@@ -417,7 +417,10 @@ def test_charis_downloads_only_the_stretch_and_only_once(cache: Path) -> None:
     np.testing.assert_allclose(frame.iloc[:, 1:], values[100:140], rtol=1e-12)
     pd.testing.assert_frame_equal(again, frame, check_exact=True)
     assert "/charisdb/1.0.0/charis6.dat bytes=600-839" in asked
-    assert [path.name for path in cache.iterdir()] == ["charis6_100_40.csv"]
+    kept, seal = sorted(cache.iterdir())
+    assert (kept.name, seal.name) == ("charis6_100_40.csv", "charis6_100_40.csv.sha256")
+    kept.write_text(kept.read_text().replace("2", "3", 1))
+    assert "sha256" in refused("charis", first=100, length=40)
 
 
 @needs_wfdb
