@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from importlib import import_module
@@ -23,13 +24,17 @@ _FORECASTS = 0.5  # of the tasks; in the others context and targets are mixed
 _MOST_GRADIENT = 1.0
 _MOST_LOST = 0.1  # of the steps
 _LEAST_NOISE = 1e-8
+_VALIDATED, _FEWEST_VALIDATED = 0.2, 20  # the end of a series, and rows of it
+_LOOK_EVERY = 50  # steps
 
 
 class NeuralProcess(Baseline):
     """A convolutional neural process for each output, trained on stretches of its own series.
 
     A task is a stretch of the record: some rows are the context, the others are to be predicted,
-    after it or between. All known rows are the context of a prediction. Shifts of time change nothing.
+    after it or between. The last fifth of the rows is in no task: of the weights along the training those
+    are kept that foretell it best, since in the end the network knows its own series by heart. All known
+    rows are the context of a prediction. Shifts of time change nothing.
 
     Args:
         channels: of each level of the U-net.
@@ -86,9 +91,10 @@ class NeuralProcess(Baseline):
         self, network: Any, time_: Tensor, values: Tensor, generator: torch.Generator
     ) -> None:
         deadline = None if self.time_limit is None else time.monotonic() + self.time_limit
+        best = _Best(time_, values)
         optimiser, n_lost = None, 0
         for step in range(1, self.n_steps + 1):
-            task = _tasks(time_, values, self.batch_size, generator)
+            task = _tasks(*best.others, self.batch_size, generator)
             try:
                 loss = -_call(network, *task[:3]).logpdf(task[3]).mean() / task[3].shape[-1]
             except torch.linalg.LinAlgError:  # float32 has too few digits for this covariance
@@ -97,6 +103,8 @@ class NeuralProcess(Baseline):
                 if n_lost <= _MOST_LOST * self.n_steps:
                     continue
             if not loss.isfinite():
+                if best.weights is not None:
+                    break
                 raise TrainingDivergedError(
                     f"{type(self).__name__}.fit: the loss became {loss.item()} at step {step}. Set "
                     "learning_rate lower."
@@ -107,8 +115,13 @@ class NeuralProcess(Baseline):
             loss.backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), _MOST_GRADIENT)
             optimiser.step()
-            if deadline is not None and time.monotonic() > deadline:
+            is_late = deadline is not None and time.monotonic() > deadline
+            if step % _LOOK_EVERY == 0 or step == self.n_steps or is_late:
+                best.look(network)
+            if is_late:
                 break
+        if best.weights is not None:
+            network.load_state_dict(best.weights)
 
     def _predict(self, x: Float[Tensor, "N P"]) -> Predictive:
         new = (x[:, 0] / self.unit_).float()[None, None]
@@ -139,6 +152,38 @@ class GaussianNP(NeuralProcess):
     """GNP (Bruinsma et al. 2021): rows predicted together; settings as the class above."""
 
     likelihood = "lowrank"
+
+
+class _Best:
+    """The weights that foretell the end of a series best, of those that were looked at.
+
+    Args:
+        time_: times in order.
+        values: none missing.
+    """
+
+    def __init__(self, time_: Float[Tensor, " N"], values: Float[Tensor, " N"]) -> None:
+        n_end = round(_VALIDATED * len(values))
+        n_others = len(values) - (n_end if n_end >= _FEWEST_VALIDATED else 0)
+        self.others = time_[:n_others], values[:n_others]
+        self._end = time_[n_others:], values[n_others:]
+        self.score = math.inf
+        self.weights: dict[str, Tensor] | None = None
+
+    @torch.no_grad()
+    def look(self, network: Any) -> None:
+        """Keep the weights of a network if they are the best so far."""
+        (seen, known), (new, target) = self.others, self._end
+        if len(target) == 0:
+            return
+        try:
+            answer = _call(network, seen[None, None], known[None, None], new[None, None])
+            score = -float(answer.logpdf(target[None, None]).mean())
+        except torch.linalg.LinAlgError:
+            return
+        if score < self.score:
+            self.score = score
+            self.weights = {name: value.clone() for name, value in network.state_dict().items()}
 
 
 def _package(owner: str) -> Any:

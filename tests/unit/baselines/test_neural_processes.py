@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from deeplfm.baselines.neural_processes import ConvCNP, _tasks
+from deeplfm.baselines.neural_processes import ConvCNP, _Best, _tasks
 from deeplfm.errors import ConfigError, TrainingDivergedError
 
 
@@ -71,3 +71,29 @@ def test_a_step_that_cannot_be_taken_is_left_out(monkeypatch):
 def test_many_steps_that_cannot_be_taken_are_an_error(monkeypatch):
     with pytest.raises(TrainingDivergedError, match="at step 4"):
         trained(Fragile(range(31)), monkeypatch)
+
+
+class Level(torch.nn.Module):
+    """Expects one value everywhere."""
+
+    def __init__(self, level):
+        super().__init__()
+        self.level = torch.nn.Parameter(torch.tensor(level))
+
+    def forward(self, seen, known, new):
+        return self
+
+    def logpdf(self, target):
+        return -(target - self.level).square().sum((-1, -2))
+
+
+def test_the_weights_that_foretell_the_end_best_are_kept():
+    time = torch.arange(100.0)
+    best = _Best(time, torch.sin(time))
+    assert len(best.others[0]) == 80
+    for level in (3.0, 0.1, 2.0):
+        best.look(Level(level))
+    assert best.weights["level"] == pytest.approx(0.1)
+    few = _Best(time[:50], time[:50])
+    few.look(Level(0.0))
+    assert len(few.others[0]) == 50 and few.weights is None
