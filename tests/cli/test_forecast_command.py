@@ -148,4 +148,6 @@ def test_a_model_of_times_without_a_name_takes_the_tables_that_it_writes(place, 
     (place / "other.csv").write_text("hour,load\n30,0.1\n31,0.2\n32,\n")
     assert call("evaluate", "nameless", "other.csv").code == 0
     filled = pd.read_csv(io.StringIO(call("impute", "other.csv", "--model", "nameless").out))
-    assert filled["load"].notna().all() and filled.iloc[:, 0].tolist() == [30, 31, 32]
+    assert filled["load"].notna().all() and filled["hour"].tolist() == [30, 31, 32]
+    told = json.loads(call("impute", "other.csv", "--model", "nameless", "--json").out)
+    assert list(told["table"]) == ["hour", "load"]

@@ -78,3 +78,13 @@ def test_fields_that_were_not_filled_stay_as_they_are_written(delimiter, decimal
         before, after = (text.split(delimiter) for text in (given[row], found[row]))
         assert before[:1] + before[2:] == after[:1] + after[2:]
         float(after[1].replace(decimal, "."))
+
+
+def test_a_table_between_blanks_has_commas_where_fields_are_empty(tmp_path, call):
+    rows = [f"{row} {np.sin(row):.3f}" for row in range(20)]
+    rows[9] = "9 NA"
+    path, target = tmp_path / "blank.txt", tmp_path / "filled.csv"
+    path.write_text("\n".join(["t load", *rows, ""]))
+    assert call("impute", path, *QUICK, "--intervals", "-o", target).code == 0
+    filled = pd.read_csv(target)
+    assert filled["load"].notna().all() and filled["load_std"].notna().sum() == 1

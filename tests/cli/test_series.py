@@ -64,5 +64,9 @@ def test_row_numbers_that_a_frame_wrote_beside_its_times_are_neither_time_nor_ta
     for columns in ({}, {"time": "when"}):
         series = read(tmp_path / "data.csv", text, **columns)
         assert (series.time, series.targets) == ("when", ["y"])
+    for when in ("2024-01-01,2024-01-02,2024-01-03", "31.01.2024,01.02.2024,02.02.2024"):
+        rows = "".join(f"{row},{2 * row},{stamp}\n" for row, stamp in enumerate(when.split(",")))
+        series = read(tmp_path / "data.csv", f",cases,date\n{rows}")
+        assert (series.time, series.targets) == ("date", ["cases"])
     alone = read(tmp_path / "data.csv", ",y\n0,5\n1,3\n2,4\n")
     assert (alone.time, alone.targets) == ("column 1", ["y"])

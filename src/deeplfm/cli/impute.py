@@ -77,12 +77,14 @@ def impute(
         terminal.say(*about(series, data))
         forecaster, frame = fit_series(series, settings, running), series.frame
     filled = forecaster.impute(frame, intervals=intervals, coverage=coverage)
+    if forecaster.timeline_.name is None:
+        filled = filled.set_axis(frame.index).reset_index()
     if model_out is not None:
         save_model(forecaster, model_out, context, series)
     is_gap = {str(name): frame[name].isna().to_numpy() for name in forecaster.targets_}
     fields = frame.attrs.get(FIELDS)
-    if fields is None or str(out).endswith(".parquet"):
-        results.write(filled, with_index=forecaster.timeline_.name is None)
+    if fields is None or str(out).lower().endswith(".parquet"):
+        results.write(filled, with_index=False)
     else:  # all that was not filled stays as it is written
         written = fields.filled(filled, is_gap)
         results.write(written, with_index=False, delimiter=fields.delimiter)

@@ -53,7 +53,7 @@ def read_like(
     time = forecaster.timeline_.name
     if time is None:  # it was the index of a frame, and is again
         index = _INDEX if _INDEX in frame.columns else first_if_time(frame, source)
-        frame = frame.set_index(index).rename_axis(None)
+        frame = frame.set_index(index)
     elif time not in frame.columns:
         raise InputError(
             f"{source}: no column {time!r} found, which holds the times of the model. Rename the "

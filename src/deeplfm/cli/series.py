@@ -52,16 +52,18 @@ def read_frame(source: str, reading: Reading, fewest_columns: int = 2) -> pd.Dat
         delimiter=reading.delimiter,
         decimal=reading.decimal,
         fewest_columns=fewest_columns,
+        keep_fields=True,
     )
 
 
 def read_series(source: str, reading: Reading, columns: Columns) -> Series:
     """The table in a file, and what its columns are."""
     frame = read_frame(source, reading)
-    count = _row_numbers(frame)
-    time = columns.time or first_if_time(frame.drop(columns=count), source)
+    stamps = _times_beside_row_numbers(frame)
+    time = columns.time or stamps or first_if_time(frame, source)
     covariates = split_names(columns.covariate, frame)
-    others = [n for n in frame.columns if n != time and n not in [*covariates, *count]]
+    taken = [time, *covariates, *([] if stamps is None else frame.columns[:1])]
+    others = [name for name in frame.columns if name not in taken]
     targets = split_names(columns.target, frame)
     left_out = [] if targets else [name for name in others if not _is_numeric(frame[name])]
     targets = targets or [name for name in others if name not in left_out]
@@ -139,19 +141,28 @@ def _choices(frame: pd.DataFrame, name: str) -> str:
     return f"Did you mean {near[0]!r}?" if near else f"It has {', '.join(names)}."
 
 
-def _row_numbers(frame: pd.DataFrame) -> list[str]:
-    """A first column without a name that only counts the rows, where another one holds times."""
+def _times_beside_row_numbers(frame: pd.DataFrame) -> str | None:
+    """The column of timestamps, where the first has no name and only counts the rows."""
     import numpy as np
 
     from deeplfm.data.text import NAMELESS
-    from deeplfm.estimators.roles import holds_timestamps
 
     first, *others = frame.columns
-    if first != NAMELESS.format(1) or not any(holds_timestamps(frame[name]) for name in others):
-        return []
     numbers = frame[first].to_numpy()
-    counts = numbers.dtype.kind in "if" and bool((np.diff(numbers) == 1).all())
-    return [first] if counts else []
+    if first != NAMELESS.format(1) or numbers.dtype.kind not in "if":
+        return None
+    if not bool((np.diff(numbers) == 1).all()):
+        return None
+    return next((name for name in others if _holds_timestamps(frame[name])), None)
+
+
+def _holds_timestamps(column: pd.Series) -> bool:
+    from deeplfm.estimators.stamps import kind_of, read_stamps
+
+    try:
+        return kind_of(read_stamps(column, str(column.name))) == "timestamp"
+    except InputError:
+        return False
 
 
 def first_if_time(frame: pd.DataFrame, source: str) -> str:

@@ -14,7 +14,9 @@ _OPTIONS = {
     "time_limit": "--time-limit",
     "random_state": "--seed",
 }
-_ARGUMENT = re.compile(rf"(?<![\w.(-])({'|'.join(_OPTIONS)})=('[^']*'|[\w./+-]*\w)?")
+_ARGUMENT = re.compile(
+    rf"""(?<![\w.(/\\'"-])({"|".join(_OPTIONS)})=('[^']*'|"[^"]*"|[\w./+-]*\w)?"""
+)
 
 
 def as_options(message: str) -> str:
@@ -24,10 +26,13 @@ def as_options(message: str) -> str:
     'Remove one, or average them with --duplicates mean.'
     >>> as_options("Give the times themselves as times=.")
     'Give the times themselves as --times.'
+    >>> as_options("data/time=2024/x.csv: there is no such file.")
+    'data/time=2024/x.csv: there is no such file.'
     """
 
     def option(found: re.Match[str]) -> str:
-        value = (found[2] or "").strip("'")
-        return f"{_OPTIONS[found[1]]} {value}".rstrip()
+        value = found[2] or ""
+        plain = value[1:-1] if value[:1] in ("'", '"') else value
+        return f"{_OPTIONS[found[1]]} {value if ' ' in plain else plain}".rstrip()
 
     return _ARGUMENT.sub(option, message)

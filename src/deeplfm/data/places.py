@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import warnings
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,6 +14,7 @@ from typing import Any
 from deeplfm.errors import InputError
 from deeplfm.files import cache_folder, write_whole
 
+_SHA256 = re.compile(r"[0-9a-f]{64}\b")
 FOLDER = "DEEPLFM_DATA"  # environment variable that names the user's folder
 
 
@@ -61,7 +63,8 @@ def checked(path: Path, file: File) -> Path:
     try:
         expected = file.sha256
         if expected is None and _seal(path).exists():
-            expected = _seal(path).read_text(encoding="utf-8").split()[0]
+            sealed_as = _SHA256.match(_seal(path).read_text(encoding="utf-8"))
+            expected = None if sealed_as is None else sealed_as[0]
         if expected is None:
             return path
         found = hashlib.sha256(path.read_bytes()).hexdigest()

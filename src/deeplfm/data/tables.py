@@ -37,6 +37,7 @@ def read_table(
     delimiter: str | None = None,
     decimal: str | None = None,
     fewest_columns: int = 2,
+    keep_fields: bool = False,
 ) -> pd.DataFrame:
     r"""Read a table from a file, or from standard input.
 
@@ -50,6 +51,7 @@ def read_table(
         delimiter: between fields: a character, or comma, semicolon, tab, pipe or space.
         decimal: ``.`` or ``,``.
         fewest_columns: fewer are an error, as of a text whose delimiter was not found.
+        keep_fields: leave the fields of a text, as they are written, in the attributes of the table.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +68,7 @@ def read_table(
     content = _unzipped(_content(source, name), name)
     if content.startswith(_PARQUET) or name.endswith(".parquet"):
         return with_floats(_parse_parquet(content, name))
-    return parse_text(content, name, separator, mark, fewest_columns)
+    return parse_text(content, name, separator, mark, fewest_columns, keep_fields)
 
 
 def write_table(

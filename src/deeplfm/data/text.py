@@ -65,6 +65,7 @@ def parse_text(
     delimiter: str | None,
     decimal: str | None,
     fewest_columns: int = 2,
+    keep_fields: bool = False,
 ) -> pd.DataFrame:
     """The table in a text; what is not given is found from the content.
 
@@ -74,6 +75,7 @@ def parse_text(
         delimiter: a character, or ``None``.
         decimal: a point, a comma, or ``None``.
         fewest_columns: 1 takes a text in which nothing separates columns.
+        keep_fields: leave them, as they are written, in the attributes of the table.
     """
     text = _utf8(content, source)
     if _VALUE.search(text) is None:
@@ -111,7 +113,8 @@ def parse_text(
     frame = with_floats(_without_margins(with_columns(frame, columns), layout))
     if not len(frame):
         raise _no_rows(source)
-    frame.attrs[FIELDS] = Fields(text, separator, mark, tuple(layout.names), layout.n_named)
+    if keep_fields and separator != BLANK:  # where an empty field cannot be written
+        frame.attrs[FIELDS] = Fields(text, separator, mark, tuple(layout.names), layout.n_named)
     if layout.first_line is not None:
         frame.attrs[FIRST_LINE] = layout.first_line
     return frame

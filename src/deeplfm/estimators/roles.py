@@ -123,15 +123,14 @@ def _check_index(frame: pd.DataFrame) -> None:
     if not isinstance(frame.index, pd.RangeIndex):
         return
     for name in frame.columns:
-        if holds_timestamps(frame[name]):
+        if _holds_timestamps(frame[name]):
             raise InputError(
                 f"time: not given, and the index only counts the rows, but column {name!r} holds "
                 f"timestamps. Give time={name!r}, or drop that column to use the row numbers."
             )
 
 
-def holds_timestamps(column: pd.Series) -> bool:
-    """Whether the first value of a column is a timestamp."""
+def _holds_timestamps(column: pd.Series) -> bool:
     if is_datetime64_any_dtype(column.dtype):
         return True
     first = column.dropna().head(1)

@@ -117,12 +117,13 @@ def _numbers_or_dates(
     series: pd.Series, where: str, kind: Kind | None, zone: str | None
 ) -> pd.Index:
     """Numbers, unless all are dates such as 20241231: as numbers, months would end in long gaps."""
-    may_be_dates = kind == "timestamp" or (kind is None and series.nunique() > 2)
-    if may_be_dates and bool(series.between(*_CALENDAR).all()):
-        dates = pd.to_datetime(
-            series.astype(np.int64).astype(str), format="%Y%m%d", errors="coerce"
-        )
-        if dates.notna().all() and bool((series % 1 == 0).all()):
+    numbers = series.to_numpy(dtype=np.float64)
+    may_be_dates = kind == "timestamp" or (kind is None and len(np.unique(numbers)) > 2)
+    first, last = _CALENDAR
+    if may_be_dates and bool(((numbers >= first) & (numbers <= last) & (numbers % 1 == 0)).all()):
+        texts = pd.Series(numbers.astype(np.int64).astype(str))
+        dates = pd.to_datetime(texts, format="%Y%m%d", errors="coerce")
+        if dates.notna().all():
             return _timestamps(dates, where, zone)
     return _numbers(series, where)
 
@@ -171,7 +172,8 @@ def _in_zone(index: pd.DatetimeIndex, where: str, zone: str) -> pd.DatetimeIndex
         raise InputError(
             f"{where}: {zone!r} is no name of a time zone. Give one such as 'Europe/Berlin' or 'UTC'."
         ) from error
-    step = -1 if index[0] > index[-1] else 1  # an hour that comes twice is told by the rows before
+    is_descending = len(index) > 1 and bool((np.diff(index.asi8) < 0).mean() > 0.5)
+    step = -1 if is_descending else 1  # an hour that comes twice is told by the rows before it
     try:
         return index[::step].tz_localize(zone, ambiguous="infer")[::step]
     except Exception as error:  # pandas 2 raises errors of another library

@@ -632,3 +632,10 @@ def test_columns_may_have_any_name(tmp_path: Path) -> None:
     assert frame["self"].tolist() == [1.5, 2.5]
     write_table(frame, tmp_path / "again.csv", index=False)
     pd.testing.assert_frame_equal(read_table(tmp_path / "again.csv"), frame)
+
+
+def test_a_table_is_an_ordinary_frame(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "t.csv"
+    path.write_text("t,y\n0,1\n1,2\n")
+    read_table(path).to_parquet(tmp_path / "t.parquet")

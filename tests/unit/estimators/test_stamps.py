@@ -188,3 +188,8 @@ def test_an_hour_that_comes_twice_is_told_in_either_direction() -> None:
     wall = hours.tz_localize(None)
     assert list(read_stamps(wall, "t", zone=BERLIN)) == list(hours)
     assert list(read_stamps(wall[::-1], "t", zone=BERLIN)) == list(hours[::-1])
+
+
+def test_less_than_an_hour_across_a_change_of_clocks_is_in_order() -> None:
+    minutes = pd.date_range("2024-10-27 00:30", periods=46, freq="min", tz="UTC").tz_convert(BERLIN)
+    assert list(read_stamps(minutes.tz_localize(None), "t", zone=BERLIN)) == list(minutes)
