@@ -32,9 +32,9 @@ class NeuralProcess(Baseline):
     """A convolutional neural process for each output, trained on stretches of its own series.
 
     A task is a stretch of the record: some rows are the context, the others are to be predicted,
-    after it or between. The last fifth of the rows is in no task: of the weights along the training those
-    are kept that foretell it best, since in the end the network knows its own series by heart. All known
-    rows are the context of a prediction. Shifts of time change nothing.
+    after it or between. In the end a network knows its own series by heart; so one is trained without the
+    last fifth of the rows, and another on all of them for as many steps as foretold that fifth best. All
+    known rows are the context of a prediction. Shifts of time change nothing.
 
     Args:
         channels: of each level of the U-net.
@@ -77,33 +77,54 @@ class NeuralProcess(Baseline):
         for d, column in enumerate(y.T):
             known = ~column.isnan()
             seen = (x[known, 0] / self.unit_).float(), column[known].float()
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed_for(self.random_state, "model", d))
-                network = package.construct_convgnp(
-                    likelihood=self.likelihood,
-                    points_per_unit=_ROWS_PER_UNIT,
-                    unet_channels=tuple(self.channels),
-                )
-                self._train(network, *seen, generator_for(self.random_state, "step", d))
+            ending = _Ending(*seen)
+            network = self._trained(package, d, ending.others, self.n_steps, ending)
+            if ending.best_step is not None:
+                network = self._trained(package, d, seen, ending.best_step)
             self.outputs_.append((network.eval(), *seen))
 
+    def _trained(
+        self,
+        package: Any,
+        output: int,
+        seen: tuple[Float[Tensor, " N"], Float[Tensor, " N"]],
+        n_steps: int,
+        ending: _Ending | None = None,
+    ) -> Any:
+        """A network that has seen some rows, and been looked at along its way."""
+        generator = generator_for(self.random_state, "step", output)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed_for(self.random_state, "model", output))
+            network = package.construct_convgnp(
+                likelihood=self.likelihood,
+                points_per_unit=_ROWS_PER_UNIT,
+                unet_channels=tuple(self.channels),
+            )
+            self._train(network, *seen, generator, n_steps, ending)
+        return network
+
     def _train(
-        self, network: Any, time_: Tensor, values: Tensor, generator: torch.Generator
+        self,
+        network: Any,
+        time_: Float[Tensor, " N"],
+        values: Float[Tensor, " N"],
+        generator: torch.Generator,
+        n_steps: int,
+        ending: _Ending | None = None,
     ) -> None:
         deadline = None if self.time_limit is None else time.monotonic() + self.time_limit
-        best = _Best(time_, values)
         optimiser, n_lost = None, 0
-        for step in range(1, self.n_steps + 1):
-            task = _tasks(*best.others, self.batch_size, generator)
+        for step in range(1, n_steps + 1):
+            task = _tasks(time_, values, self.batch_size, generator)
             try:
                 loss = -_call(network, *task[:3]).logpdf(task[3]).mean() / task[3].shape[-1]
             except torch.linalg.LinAlgError:  # float32 has too few digits for this covariance
                 n_lost += 1
                 loss = torch.tensor(torch.nan)
-                if n_lost <= _MOST_LOST * self.n_steps:
+                if n_lost <= _MOST_LOST * n_steps:
                     continue
             if not loss.isfinite():
-                if best.weights is not None:
+                if ending is not None and ending.best_step is not None:
                     break
                 raise TrainingDivergedError(
                     f"{type(self).__name__}.fit: the loss became {loss.item()} at step {step}. Set "
@@ -116,12 +137,10 @@ class NeuralProcess(Baseline):
             torch.nn.utils.clip_grad_norm_(network.parameters(), _MOST_GRADIENT)
             optimiser.step()
             is_late = deadline is not None and time.monotonic() > deadline
-            if step % _LOOK_EVERY == 0 or step == self.n_steps or is_late:
-                best.look(network)
+            if ending is not None and (step % _LOOK_EVERY == 0 or step == n_steps or is_late):
+                ending.look(network, step)
             if is_late:
                 break
-        if best.weights is not None:
-            network.load_state_dict(best.weights)
 
     def _predict(self, x: Float[Tensor, "N P"]) -> Predictive:
         new = (x[:, 0] / self.unit_).float()[None, None]
@@ -154,8 +173,8 @@ class GaussianNP(NeuralProcess):
     likelihood = "lowrank"
 
 
-class _Best:
-    """The weights that foretell the end of a series best, of those that were looked at.
+class _Ending:
+    """The end of a series, and after how many steps a network foretold it best.
 
     Args:
         time_: times in order.
@@ -167,12 +186,12 @@ class _Best:
         n_others = len(values) - (n_end if n_end >= _FEWEST_VALIDATED else 0)
         self.others = time_[:n_others], values[:n_others]
         self._end = time_[n_others:], values[n_others:]
-        self.score = math.inf
-        self.weights: dict[str, Tensor] | None = None
+        self._score = math.inf
+        self.best_step: int | None = None
 
     @torch.no_grad()
-    def look(self, network: Any) -> None:
-        """Keep the weights of a network if they are the best so far."""
+    def look(self, network: Any, step: int) -> None:
+        """Note the step if the network is the best so far."""
         (seen, known), (new, target) = self.others, self._end
         if len(target) == 0:
             return
@@ -181,9 +200,8 @@ class _Best:
             score = -float(answer.logpdf(target[None, None]).mean())
         except torch.linalg.LinAlgError:
             return
-        if score < self.score:
-            self.score = score
-            self.weights = {name: value.clone() for name, value in network.state_dict().items()}
+        if score < self._score:
+            self._score, self.best_step = score, step
 
 
 def _package(owner: str) -> Any:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from deeplfm.baselines.neural_processes import ConvCNP, _Best, _tasks
+from deeplfm.baselines.neural_processes import ConvCNP, _Ending, _tasks
 from deeplfm.errors import ConfigError, TrainingDivergedError
 
 
@@ -58,7 +58,7 @@ def trained(network, monkeypatch):
     )
     model = ConvCNP(n_steps=30, learning_rate=0.1)
     time = torch.arange(50.0)
-    model._train(network, time, torch.ones(50), torch.Generator().manual_seed(0))
+    model._train(network, time, torch.ones(50), torch.Generator().manual_seed(0), model.n_steps)
 
 
 def test_a_step_that_cannot_be_taken_is_left_out(monkeypatch):
@@ -87,13 +87,13 @@ class Level(torch.nn.Module):
         return -(target - self.level).square().sum((-1, -2))
 
 
-def test_the_weights_that_foretell_the_end_best_are_kept():
+def test_the_step_that_foretells_the_end_best_is_found():
     time = torch.arange(100.0)
-    best = _Best(time, torch.sin(time))
-    assert len(best.others[0]) == 80
-    for level in (3.0, 0.1, 2.0):
-        best.look(Level(level))
-    assert best.weights["level"] == pytest.approx(0.1)
-    few = _Best(time[:50], time[:50])
-    few.look(Level(0.0))
-    assert len(few.others[0]) == 50 and few.weights is None
+    ending = _Ending(time, torch.sin(time))
+    assert len(ending.others[0]) == 80
+    for step, level in enumerate((3.0, 0.1, 2.0)):
+        ending.look(Level(level), step)
+    assert ending.best_step == 1
+    few = _Ending(time[:50], time[:50])
+    few.look(Level(0.0), 1)
+    assert len(few.others[0]) == 50 and few.best_step is None
