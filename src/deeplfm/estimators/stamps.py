@@ -120,7 +120,9 @@ def _numbers_or_dates(
     numbers = series.to_numpy(dtype=np.float64)
     may_be_dates = kind == "timestamp" or (kind is None and len(np.unique(numbers)) > 2)
     first, last = _CALENDAR
-    if may_be_dates and bool(((numbers >= first) & (numbers <= last) & (numbers % 1 == 0)).all()):
+    if may_be_dates and bool(
+        ((numbers >= first) & (numbers <= last) & (numbers == np.trunc(numbers))).all()
+    ):
         texts = pd.Series(numbers.astype(np.int64).astype(str))
         dates = pd.to_datetime(texts, format="%Y%m%d", errors="coerce")
         if dates.notna().all():
