@@ -1,4 +1,4 @@
-r"""Gaussian processes held to a differential equation whose parameters are not known."""
+r"""Deep Gaussian processes held to a differential equation whose parameters are not known."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from deeplfm.baselines.base import Baseline
+from deeplfm.baselines.deep_states import DeepStates
 from deeplfm.baselines.densities import of_functions
-from deeplfm.baselines.gradient_matching import Matching, StateGP
+from deeplfm.baselines.gradient_matching import Matching
 from deeplfm.baselines.systems import SYSTEMS, System, follow, interpolate
 from deeplfm.errors import ConfigError, InputError, TrainingDivergedError
 from deeplfm.predictive import Predictive
@@ -25,27 +26,31 @@ _PRIORS = 0.2  # of the time, for the hyper-parameters
 
 
 class ConstrainedGP(Baseline):
-    r"""C-DGP: states x_d ~ GP observed with noise, given that their derivatives are f_d(x, θ).
+    r"""C-DGP: states of a deep Gaussian process, given that their derivatives are f_d(x, θ).
 
-    The derivative of a Gaussian process is jointly Gaussian with it: ẋ | x ~ N(M x, K). On a grid of
-    times the constraint ẋ = f(x, θ) has that density, so that
+    States are processes of time and of a hidden layer (see :class:`DeepStates`). With the hidden layer
+    known, a state and its derivative are jointly Gaussian: ẋ | x ~ N(M x, K). On a grid of times the
+    constraint ẋ = f(x, θ) has that density, so that
 
         −log p(x, θ | y) = ½ Σ_d { |f_d(x, θ) − M x|²_{K⁻¹} + |y − x|²/σ_d² } + prior of θ,
 
-    with a flat prior of x and Matérn-5/2 kernels whose hyper-parameters maximise the marginal
-    likelihood of each state. States and parameters are found together by damped Gauss–Newton steps,
-    and have the Gaussian posterior (Laplace) of its last matrix. A prediction is a set of draws:
-    between grid times the cubic that state and derivative ask for, beyond them the solution of the
-    equation. Lorenzi and Filippone (2018) have a deep process and variational inference in its place.
+    with a flat prior of x. Hidden weights and hyper-parameters are the most likely ones of the states
+    as they are observed. States and parameters are found together by damped Gauss–Newton steps, and
+    have the Gaussian posterior (Laplace) of its last matrix. A prediction is a set of draws: between
+    grid times the cubic that state and derivative ask for, beyond them the solution of the equation.
+    Lorenzi and Filippone (2018), whose model this is, have random features in the last layer too, and
+    variational inference of all weights.
 
     Args:
         system: "fitzhugh-nagumo" or "lotka-volterra"; targets are its states, in this order.
+        n_hidden: width of the hidden layer.
+        n_features: random frequencies of the hidden layer.
         n_grid: the constraint holds at training times, and between them where a step is longer than
             one in so many of the record.
         n_draws: functions in a prediction.
         n_steps: most Gauss–Newton steps.
         time_limit: seconds, looked at between steps; ``None`` for no limit.
-        random_state: seed of the draws.
+        random_state: seed of the hidden frequencies and of the draws.
 
     Attributes:
         parameters_: posterior mean and standard deviation of each parameter, by name.
@@ -53,11 +58,13 @@ class ConstrainedGP(Baseline):
 
     is_series: ClassVar[bool] = True
     most_rows = 2000
-    counts: ClassVar[tuple[str, ...]] = ("n_grid", "n_draws", "n_steps")
+    counts: ClassVar[tuple[str, ...]] = ("n_hidden", "n_features", "n_grid", "n_draws", "n_steps")
 
     def __init__(
         self,
         system: str = "fitzhugh-nagumo",
+        n_hidden: int = 3,
+        n_features: int = 50,
         n_grid: int = 200,
         n_draws: int = 100,
         n_steps: int = 100,
@@ -65,6 +72,8 @@ class ConstrainedGP(Baseline):
         random_state: int = 0,
     ) -> None:
         self.system = system
+        self.n_hidden = n_hidden
+        self.n_features = n_features
         self.n_grid = n_grid
         self.n_draws = n_draws
         self.n_steps = n_steps
@@ -78,10 +87,16 @@ class ConstrainedGP(Baseline):
         values[row] = y
         limit = math.inf if self.time_limit is None else self.time_limit
         deadline = clock.monotonic() + limit
-        share = None if self.time_limit is None else _PRIORS * limit / y.shape[1]
-        priors = [StateGP.fitted(x[:, 0], column, time_limit=share) for column in y.T]
-        problem = Matching(system, time, values, priors, deadline)
-        states = torch.stack([prior.smoothed(time) for prior in priors], 1)
+        prior = DeepStates.fitted(
+            x[:, 0],
+            y,
+            self.n_hidden,
+            self.n_features,
+            time_limit=None if self.time_limit is None else _PRIORS * limit,
+            seed=self.random_state,
+        )
+        problem = Matching(system, time, values, prior, deadline)
+        states = prior.smoothed(time)
         parameters = problem.match(states, system.start, self.n_steps)
         for _ in range(_N_NOISE):
             states, parameters, covariance = problem.solve(states, parameters, self.n_steps)

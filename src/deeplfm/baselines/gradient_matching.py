@@ -1,4 +1,4 @@
-r"""States on a grid and parameters of an equation, from noisy values and the GP of the derivative."""
+r"""States on a grid and parameters of an equation, from noisy values and a process of the derivative."""
 
 from __future__ import annotations
 
@@ -7,82 +7,17 @@ import time as clock
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from deeplfm.baselines.evidence import fit_from
+from deeplfm.baselines.deep_states import DeepStates
 from deeplfm.baselines.systems import System
 from deeplfm.errors import TrainingDivergedError
 
-_LENGTHSCALES = (0.02, 0.1, 0.4)  # over a record of length 1, to start from
-_NOISE_VARIANCE, _LEAST_NOISE = 0.1, 1e-6
+_LEAST_NOISE = 1e-6
 _JITTER = 1e-7  # of a variance
 _PARAMETER_STD = 10.0  # of the prior of each parameter, about 0
 _FLAT = 1e-7  # relative fall of the objective that ends a search
 _MOST_DAMPING = 1e10
-
-
-class StateGP(nn.Module):
-    """Matérn-5/2 process of one state, with the process of its derivative."""
-
-    seen: tuple[Tensor, Tensor]
-
-    def __init__(self, lengthscale: float) -> None:
-        super().__init__()
-        self.log_lengthscale = nn.Parameter(torch.tensor(math.log(lengthscale)).double())
-        self.log_variance = nn.Parameter(torch.zeros((), dtype=torch.float64))
-        self.log_noise = nn.Parameter(torch.tensor(math.log(_NOISE_VARIANCE)).double())
-
-    @classmethod
-    def fitted(
-        cls,
-        time: Float[Tensor, " N"],
-        values: Float[Tensor, " N"],
-        n_steps: int = 30,
-        time_limit: float | None = None,
-    ) -> StateGP:
-        """Hyper-parameters that make the known values most likely."""
-        known = ~values.isnan()
-        process = fit_from(
-            [cls(size) for size in _LENGTHSCALES],
-            lambda process: process._loss(time[known], values[known]),
-            n_steps,
-            "ConstrainedGP",
-            time_limit,
-        )
-        process.seen = time[known], values[known]
-        return process.requires_grad_(False)
-
-    @property
-    def noise(self) -> Float[Tensor, ""]:
-        """Variance of the observation noise."""
-        return self.log_noise.exp() + _LEAST_NOISE
-
-    def covariances(
-        self, first: Float[Tensor, " A"], second: Float[Tensor, " B"]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Of values with values, derivatives with values, and derivatives with derivatives."""
-        rate = math.sqrt(5) / self.log_lengthscale.exp()
-        lag = first[:, None] - second
-        far = rate * lag.abs()
-        fall = self.log_variance.exp() * torch.exp(-far)
-        values = fall * (1 + far + far.square() / 3)
-        cross = -fall * rate.square() / 3 * lag * (1 + far)
-        return values, cross, fall * rate.square() / 3 * (1 + far - far.square())
-
-    def smoothed(self, time: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-        """Posterior mean of the state."""
-        seen, values = self.seen
-        weight = torch.cholesky_solve(values[:, None], self._factor(seen))[:, 0]
-        return self.covariances(time, seen)[0] @ weight
-
-    def _factor(self, time: Tensor) -> Tensor:
-        gram, *_ = self.covariances(time, time)
-        return torch.linalg.cholesky(gram + self.noise * torch.eye(len(time), dtype=time.dtype))
-
-    def _loss(self, time: Tensor, values: Tensor) -> Tensor:
-        factor = self._factor(time)
-        white = torch.linalg.solve_triangular(factor, values[:, None], upper=False)
-        return 0.5 * white.square().mean() + factor.diagonal().log().mean()
 
 
 class Matching:
@@ -96,7 +31,7 @@ class Matching:
         system: the equation, in the units of the values.
         time: grid on which it holds.
         values: observations on the grid; NaN where there are none.
-        processes: prior of each state.
+        prior: of the states and their derivatives.
         deadline: after which each search ends with the step it is at.
     """
 
@@ -105,19 +40,16 @@ class Matching:
         system: System,
         time: Float[Tensor, " N"],
         values: Float[Tensor, "N D"],
-        processes: list[StateGP],
+        prior: DeepStates,
         deadline: float = math.inf,
     ) -> None:
         self.system, self.values, self.known = system, values.nan_to_num(0.0), ~values.isnan()
         self.deadline = deadline
-        self.noise = torch.stack([process.noise for process in processes])
-        self.map, self.precision = [], []  # M and K⁻¹ of each state
-        eye = torch.eye(len(time), dtype=time.dtype)
-        for process in processes:
-            state, cross, slope = process.covariances(time, time)
-            self.map.append(torch.linalg.solve(state + _JITTER * state[0, 0] * eye, cross.mT).mT)
-            rest = slope - self.map[-1] @ cross.mT + _JITTER * slope[0, 0] * eye
-            self.precision.append(torch.linalg.inv((rest + rest.mT) / 2))
+        self.noise = prior.noise
+        state, cross, slope = prior.covariances(time, time)
+        self.map = torch.linalg.solve(state + _jitter(state), cross.mT).mT  # M of each state
+        rest = slope - self.map @ cross.mT + _jitter(slope)
+        self.precision = torch.linalg.inv((rest + rest.mT) / 2)  # and K⁻¹
 
     @property
     def is_late(self) -> bool:
@@ -180,8 +112,7 @@ class Matching:
         gap = self.system.rate(states, parameters) - self._slopes(states)
         total = (parameters / _PARAMETER_STD).square().sum()
         total = total + ((self.values - states).square() * self.known / self.noise).sum()
-        for d in range(states.shape[1]):
-            total = total + gap[:, d] @ self.precision[d] @ gap[:, d]
+        total = total + torch.einsum("md,dmn,nd->", gap, self.precision, gap)
         return 0.5 * total
 
     def _normal_equations(self, states: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
@@ -216,4 +147,8 @@ class Matching:
 
     def _slopes(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         """Derivatives that the processes expect of the states."""
-        return torch.stack([m @ column for m, column in zip(self.map, states.T, strict=True)], 1)
+        return torch.einsum("dmn,nd->md", self.map, states)
+
+
+def _jitter(covariance: Float[Tensor, "D N N"]) -> Float[Tensor, "D N N"]:
+    return _JITTER * covariance.diagonal(dim1=-2, dim2=-1).diag_embed()

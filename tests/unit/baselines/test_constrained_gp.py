@@ -5,9 +5,12 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 from scipy.optimize import least_squares
+from sklearn.gaussian_process.kernels import Matern
 
 from deeplfm.baselines.constrained_gp import ConstrainedGP
-from deeplfm.baselines.gradient_matching import Matching, StateGP
+from deeplfm.baselines.deep_states import DeepStates
+from deeplfm.baselines.evidence import fit_from
+from deeplfm.baselines.gradient_matching import Matching
 from deeplfm.baselines.systems import SYSTEMS, follow, interpolate
 from deeplfm.data.simulated import fitzhugh_nagumo, lotka_volterra
 from deeplfm.errors import ConfigError, InputError
@@ -115,19 +118,56 @@ def test_before_the_first_row_the_equation_runs_backwards():
 
 
 def test_derivatives_of_the_process_are_derivatives():
-    process = StateGP(0.3)
+    """Against central differences, whose error is of the order of the step squared."""
+    process = DeepStates(2, 3, 5, 0.3).requires_grad_(False)
     time = torch.tensor([0.0, 0.11, 0.5], dtype=torch.float64)
     other = torch.tensor([0.05, 0.3], dtype=torch.float64)
+    step = 1e-4
 
-    def values(a, b):
-        return process.covariances(a[None], b[None])[0][0, 0]
+    def difference(of, at):
+        return (of(at + step) - of(at - step)) / (2 * step)
 
-    _, cross, both = process.covariances(time, other)
-    for i, a in enumerate(time):
-        for j, b in enumerate(other):
-            first = torch.func.grad(values, 0)
-            torch.testing.assert_close(cross[i, j], first(a, b))
-            torch.testing.assert_close(both[i, j], torch.func.grad(first, 1)(a, b))
+    values, cross, both = process.covariances(time, other)
+    assert values.shape == (2, 3, 2)
+    expected = difference(lambda t: process.covariances(t, other)[0], time)
+    torch.testing.assert_close(cross, expected, rtol=1e-5, atol=1e-5)
+    expected = difference(lambda t: process.covariances(time, t)[1], other)
+    torch.testing.assert_close(both, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_without_hidden_weights_a_state_is_a_matern_process():
+    process = DeepStates(1, 3, 5, lengthscale=0.3).requires_grad_(False)
+    process.weight.zero_()
+    time = torch.tensor([0.0, 0.07, 0.3, 0.9], dtype=torch.float64)
+    kernel = Matern(1 / (1 / 0.3 + 1 / 0.5), nu=2.5)  # no more than half the record
+    np.testing.assert_allclose(process.covariances(time, time)[0][0], kernel(time[:, None].numpy()))
+
+
+def test_a_hidden_layer_is_learned_where_it_pays():
+    """A chirp is no stationary process; a layer that bends time makes it one."""
+    time = torch.linspace(0, 1, 80, dtype=torch.float64)
+    values = torch.sin(30 * time**3)[:, None]
+    values[20:25] = torch.nan
+    deep = DeepStates.fitted(time, values, n_hidden=2, n_features=20)
+    hidden, slope = deep.hidden(time)
+    torch.testing.assert_close(slope[1:-1], (hidden[2:] - hidden[:-2]) * 79 / 2, rtol=0.1, atol=0.1)
+    deep_loss = deep._loss(*deep.seen)
+    shallow = fit_from(
+        [_without_hidden(size) for size in (0.02, 0.1, 0.4)],
+        lambda model: model._loss(*deep.seen),
+        60,
+        "test",
+    )
+    assert deep_loss < shallow._loss(*deep.seen) - 0.2
+    known = deep.seen[2][:, 0]
+    assert (deep.smoothed(time) - values)[known].abs().max() < 0.05
+    assert (deep.smoothed(time)[~known, 0] - torch.sin(30 * time[~known] ** 3)).abs().max() < 0.05
+
+
+def _without_hidden(lengthscale):
+    model = DeepStates(1, 2, 20, lengthscale)
+    model.weight.requires_grad_(False).zero_()
+    return model
 
 
 def test_solutions_and_cubics():

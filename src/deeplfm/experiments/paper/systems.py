@@ -45,10 +45,9 @@ def fitzhugh_nagumo() -> Experiment:
             "Scored against the solution without noise, mean of both outputs; one draw of the noise "
             "(variance 0.25) per seed. A trains on all 400 rows and predicts them, B trains on the "
             "first 300 and predicts the last 100.",
-            "C-DGP is told the form of the equation, which no other model knows. The one here is "
-            "shallow, one Gaussian process for each state in place of the deep ones of the paper, and "
-            "extrapolates by integrating the equation with the parameters it found: it is another "
-            "model than the one whose numbers stand beside it.",
+            "C-DGP is told the form of the equation, which no other model knows. The one here takes "
+            "the most likely hidden layer, where the published one infers all weights variationally, "
+            "and goes on beyond the rows by integrating the equation with the parameters it found.",
             "The paper says nothing of seeds here.",
         ),
     )
