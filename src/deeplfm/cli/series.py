@@ -146,6 +146,7 @@ def _times_beside_row_numbers(frame: pd.DataFrame) -> str | None:
     import numpy as np
 
     from deeplfm.data.text import NAMELESS
+    from deeplfm.estimators.stamps import holds_timestamps
 
     first, *others = frame.columns
     numbers = frame[first].to_numpy()
@@ -153,16 +154,7 @@ def _times_beside_row_numbers(frame: pd.DataFrame) -> str | None:
         return None
     if not bool((np.diff(numbers) == 1).all()):
         return None
-    return next((name for name in others if _holds_timestamps(frame[name])), None)
-
-
-def _holds_timestamps(column: pd.Series) -> bool:
-    from deeplfm.estimators.stamps import kind_of, read_stamps
-
-    try:
-        return kind_of(read_stamps(column, str(column.name))) == "timestamp"
-    except InputError:
-        return False
+    return next((name for name in others if holds_timestamps(frame[name])), None)
 
 
 def first_if_time(frame: pd.DataFrame, source: str) -> str:

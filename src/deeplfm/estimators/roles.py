@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import infer_dtype, is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
+from pandas.api.types import infer_dtype, is_bool_dtype, is_numeric_dtype
 
 from deeplfm.errors import InputError
 from deeplfm.estimators.observations import NUMBERS, Name, check_complete, listing, numbers_of
+from deeplfm.estimators.stamps import holds_timestamps
 
 SUFFIXES = ("_std", "_low", "_high")  # of the columns that a prediction adds to that of its mean
 
@@ -123,21 +124,11 @@ def _check_index(frame: pd.DataFrame) -> None:
     if not isinstance(frame.index, pd.RangeIndex):
         return
     for name in frame.columns:
-        if _holds_timestamps(frame[name]):
+        if holds_timestamps(frame[name]):
             raise InputError(
                 f"time: not given, and the index only counts the rows, but column {name!r} holds "
                 f"timestamps. Give time={name!r}, or drop that column to use the row numbers."
             )
-
-
-def _holds_timestamps(column: pd.Series) -> bool:
-    if is_datetime64_any_dtype(column.dtype):
-        return True
-    first = column.dropna().head(1)
-    is_text = infer_dtype(first) == "string" and pd.to_numeric(first, errors="coerce").isna().all()
-    return is_text and bool(
-        pd.to_datetime(first, errors="coerce", format="ISO8601", utc=True).notna().all()
-    )
 
 
 def _numeric_columns(frame: pd.DataFrame, taken: set[Any]) -> list[Name]:

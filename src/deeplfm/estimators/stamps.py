@@ -49,6 +49,14 @@ def kind_of(index: pd.Index) -> Kind:
     return "duration" if isinstance(index, pd.TimedeltaIndex) else "number"
 
 
+def holds_timestamps(column: pd.Series) -> bool:
+    """Whether the known values of a column are timestamps."""
+    try:
+        return kind_of(read_stamps(column.dropna(), str(column.name))) == "timestamp"
+    except InputError:
+        return False
+
+
 def read_stamps(
     values: Any,
     where: str,

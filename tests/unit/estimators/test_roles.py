@@ -93,7 +93,7 @@ def test_names_of_results_must_be_free(suffix: str) -> None:
     assert Roles.choose(frame, "t", ["abp"], None).targets == ["abp"]
 
 
-@pytest.mark.parametrize("when", [STAMPS, STAMPS.astype(str)])
+@pytest.mark.parametrize("when", [STAMPS, STAMPS.astype(str), STAMPS.strftime("%d.%m.%Y %H:%M")])
 def test_row_numbers_are_not_taken_for_time_where_there_are_timestamps(when: Any) -> None:
     with pytest.raises(InputError, match=r"column 'when' holds timestamps\. Give time='when'"):
         Roles.choose(vitals(when=when), None, None, None)
