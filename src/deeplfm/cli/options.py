@@ -127,6 +127,7 @@ class Start(StrEnum):
     RACE = "race"
     PURSUIT = "pursuit"
     RHYTHM = "rhythm"
+    PHASE = "phase"
     DEEP = "deep"
     SPECTRUM = "spectrum"
     COMPOSITION = "composition"

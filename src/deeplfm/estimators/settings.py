@@ -27,11 +27,12 @@ class DeepLFMSettings(BaseEstimator):
         hidden: widths of the hidden layers of the deep path.
         n_forces: number of latent forces of a deep block, or of the latent force model.
         n_features: number of frequencies per force.
-        start: "race", or one start alone: "pursuit", "rhythm" (all outputs repeat one cycle), "deep",
-            "spectrum", "composition", "feedback" (the next row from a few last ones), "memory"
-            (in a straight line from many), "lfm" (the classical latent force model, whose outputs
-            share their forces); for tables "table" (deep), "neighbours" (what the nearest rows
-            share), "density" (targets of any distribution); "paper". ``None`` takes the preset's.
+        start: "race", or one start alone: "pursuit", "rhythm" (all outputs repeat one cycle), "phase"
+            (each repeats one, but not on time), "deep", "spectrum", "composition", "feedback" (the
+            next row from a few last ones), "memory" (in a straight line from many), "lfm" (the
+            classical latent force model, whose outputs share their forces); for tables "table" (deep),
+            "neighbours" (what the nearest rows share), "density" (targets of any distribution);
+            "paper". ``None`` takes the preset's.
         n_steps: training steps of each fit; ``None`` takes the recipe's own number.
         batch_size: rows in each step; ``None`` takes the recipe's own: 1000 for tables, all rows for
             series. Of these the 20 000 most recent rows are used, or 100 000 in batches.

@@ -8,6 +8,7 @@ from deeplfm.errors import ConfigError
 from deeplfm.recipes.architecture import Architecture
 from deeplfm.recipes.feedback import feedback_recipe, memory_recipe
 from deeplfm.recipes.lfm import lfm_recipe
+from deeplfm.recipes.phase import phase_recipe
 from deeplfm.recipes.rhythm import rhythm_recipe
 from deeplfm.recipes.series import (
     composition_recipe,
@@ -18,7 +19,17 @@ from deeplfm.recipes.series import (
 from deeplfm.recipes.tables import density_recipe, neighbours_recipe, paper_recipe, table_recipe
 from deeplfm.training.recipe import Recipe
 
-_OF_SERIES = ("spectrum", "pursuit", "rhythm", "deep", "composition", "feedback", "memory", "lfm")
+_OF_SERIES = (
+    "spectrum",
+    "pursuit",
+    "rhythm",
+    "phase",
+    "deep",
+    "composition",
+    "feedback",
+    "memory",
+    "lfm",
+)
 STARTS = ("race", "paper", "table", "neighbours", "density", *_OF_SERIES)
 
 
@@ -46,6 +57,7 @@ def recipes_for(
         "spectrum": lambda: spectrum_recipe(architecture, steps(60)),
         "pursuit": lambda: pursuit_recipe(architecture, has_trend=True, n_steps=steps(60)),
         "rhythm": lambda: rhythm_recipe(architecture, n_steps=steps(60)),
+        "phase": lambda: phase_recipe(architecture, steps(60)),
         "composition": lambda: composition_recipe(architecture, n_steps=steps(60)),
         "feedback": lambda: feedback_recipe(architecture),
         "memory": lambda: memory_recipe(architecture),
@@ -88,7 +100,10 @@ def recipes_for(
             n_steps=steps(80),
         ),
         rhythm_recipe(architecture, "rhythm: on a trend", has_trend=True, n_steps=steps(60)),
-        *(single[name]() for name in ("rhythm", "deep", "composition", "feedback", "memory")),
+        *(
+            single[name]()
+            for name in ("rhythm", "phase", "deep", "composition", "feedback", "memory")
+        ),
         neighbours_recipe(
             architecture, handicap=math.inf
         ),  # rough series: for gaps, which have two sides
@@ -106,6 +121,7 @@ __all__ = [
     "memory_recipe",
     "neighbours_recipe",
     "paper_recipe",
+    "phase_recipe",
     "pursuit_recipe",
     "recipes_for",
     "rhythm_recipe",

@@ -73,7 +73,7 @@ def pursuit_recipe(
     )
 
     def build(rows: Rows, seed: int) -> DeepLFM:
-        blocks = beside_covariates(rows, lines, _broad(architecture))
+        blocks = beside_covariates(rows, lines, broad_config(architecture))
         output = LayerConfig(rows.y.shape[1], blocks, "exact", own_features=True)
         model = new_model(model_config(architecture, rows, (output,), 1, 1), architecture, seed)
         line_block, broad_block, *others = model.output_layer.blocks
@@ -113,7 +113,7 @@ def deep_recipe(architecture: Architecture, n_lines: int = 8, n_steps: int = 60)
 def spectrum_recipe(architecture: Architecture, n_steps: int = 60) -> Recipe:
     """The deep path, its first layer drawn from the periodogram, beside a broad-band residual."""
     first = block_for(architecture)
-    output = (replace(first, n_forces=1), _broad(architecture))
+    output = (replace(first, n_forces=1), broad_config(architecture))
 
     def build(rows: Rows, seed: int) -> DeepLFM:
         n_outputs = rows.y.shape[1]
@@ -165,7 +165,8 @@ def composition_recipe(architecture: Architecture, n_lines: int = 2, n_steps: in
     return Recipe("composition", build, collapsed_schedule(n_steps), handicap=0.2)
 
 
-def _broad(architecture: Architecture) -> BlockConfig:
+def broad_config(architecture: Architecture) -> BlockConfig:
+    """What lines leave: a force of many frequencies."""
     return block_for(
         architecture,
         architecture.linear_system,

@@ -1,0 +1,199 @@
+r"""A cycle that does not keep time: its shape, and the path of its phase.
+
+Hearts and lungs repeat themselves, but no two rounds take equally long, and the lines of such a series
+are smeared the more the higher they are. It is the composition of a periodic function with a phase,
+
+    y(t) = Σ_k a_k cos kφ(t) + b_k sin kφ(t) + level + slope t,    φ(t) = ωt + w(t),
+
+where w is a Wiener process. Shape and phase are found together by Gauss–Newton steps, first of few
+harmonics and then of more; the evidence (Laplace) tells frequency, wander and number of harmonics.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from deeplfm.starts.spectrum import Array, pursue, typical_step
+
+_FEWEST_ROUNDS = 3.0
+_ROWS_PER_ROUND = 6
+_PEAKS, _DIVISORS = (
+    6,
+    4,
+)  # where a fundamental is looked for: the strongest lines and their fractions
+_ALIKE = 0.03  # frequencies closer than this lead to the same cycle
+_REFINED = 3  # candidates that are looked at closely
+_WINDOW = 4.0  # the wander repeats itself after so many records
+_WAVES_PER_ROUND, _FEWEST_WAVES, _MOST_WAVES = 8, 20, 120
+_HARMONICS = (1, 2, 4, 8, 12, 20, 32)
+_WANDERS = (0.03, 0.1, 0.3, 0.9)  # standard deviation of what a round adds to the phase, in radians
+_DOUBT = 2.0  # of what is to come, over what the rounds seen so far tell: they are few
+_STEPS, _LONGEST_STEP = 10, 0.5  # of Gauss and Newton; the latter in radians
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """Shape and phase of one series.
+
+    Attributes:
+        fundamental: angular frequency ω.
+        wander: standard deviation of the phase after a unit of time.
+        size: of each wave that w is made of.
+        base: angular frequency of the longest of these waves; the others are its multiples.
+        weight: of their cosines and sines, and ω itself.
+        covariance: of these weights.
+        amplitude: of each harmonic.
+        residual: what is left of each row.
+        evidence: logarithm of the density of the values.
+    """
+
+    fundamental: float
+    wander: float
+    size: Array
+    base: float
+    weight: Array
+    covariance: Array
+    amplitude: Array
+    residual: Array
+    evidence: float
+
+
+def find_cycle(time: Array, value: Array) -> Cycle | None:
+    """The cycle of the highest evidence, where there is one and rounds enough to tell.
+
+    Args:
+        time: times.
+        value: values, standardised.
+    """
+    search = _Search(time, value)
+    rough = [search.rough(frequency) for frequency in search.fundamentals()]
+    rough.sort(key=lambda cycle: -cycle.evidence)
+    found = [search.refined(cycle) for cycle in rough[:_REFINED]]
+    best = max(found, key=lambda cycle: cycle.evidence, default=None)
+    return best if best is not None and search.is_worth(best) else None
+
+
+class _Search:
+    def __init__(self, time: Array, value: Array) -> None:
+        self.time, self.value = time, value
+        self.span = float(np.ptp(time)) if len(time) else 0.0
+
+    def fundamentals(self) -> list[float]:
+        """Frequencies to try, each of which has rounds enough and rows enough in a round."""
+        if len(self.time) < _FEWEST_ROUNDS * _ROWS_PER_ROUND or self.span == 0:
+            return []
+        lines = pursue(self.time, self.value, _PEAKS).frequency
+        parts = np.divide.outer(lines, np.arange(1, _DIVISORS + 1)).ravel()
+        low = 2 * np.pi * _FEWEST_ROUNDS / self.span
+        high = 2 * np.pi / (_ROWS_PER_ROUND * typical_step(self.time))
+        distinct: list[float] = []
+        for frequency in parts[(parts >= low) & (parts <= high)]:
+            if all(abs(frequency / other - 1) > _ALIKE for other in distinct):
+                distinct.append(float(frequency))
+        return distinct
+
+    def rough(self, fundamental: float) -> Cycle:
+        """The cycle of some fundamental, with a middling wander and few harmonics."""
+        rounds = fundamental * self.span / (2 * np.pi)
+        n_waves = int(np.clip(_WAVES_PER_ROUND * rounds, _FEWEST_WAVES, _MOST_WAVES))
+        n_waves = min(n_waves, len(self.time) // 4)
+        period = _WINDOW * self.span
+        nothing = np.zeros(2 * n_waves + 1)
+        cycle = Cycle(
+            fundamental,
+            wander=1.0,
+            # Then the variance of w(t + τ) − w(t) is τ − τ²/period.
+            size=math.sqrt(period / 2) / np.pi / np.arange(1, n_waves + 1, dtype=np.float64),
+            base=2 * np.pi / period,
+            weight=np.append(nothing[1:], fundamental),
+            covariance=np.diag(nothing),
+            amplitude=nothing[:0],
+            residual=self.value,
+            evidence=-math.inf,
+        )
+        cycle = self._with_wander(cycle, _WANDERS[2])
+        for count in _HARMONICS[:3]:
+            cycle = self._tracked(cycle, count)
+        return cycle
+
+    def refined(self, cycle: Cycle) -> Cycle:
+        """With as many harmonics, and as much wander, as the evidence asks for."""
+        most = np.pi / (cycle.fundamental * typical_step(self.time))
+        best = cycle
+        for count in _HARMONICS[3:]:
+            if count > most or 4 * count > len(self.time):
+                break
+            cycle = self._tracked(cycle, count)
+            best = max(best, cycle, key=lambda item: item.evidence)
+        for wander in _WANDERS:
+            other = self._tracked(self._with_wander(best, wander), len(best.amplitude))
+            best = max(best, other, key=lambda item: item.evidence)
+        return best
+
+    def is_worth(self, cycle: Cycle) -> bool:
+        """Whether the values are likelier with the cycle than with level and slope alone."""
+        return cycle.evidence > self._tracked(cycle, 0).evidence
+
+    def _with_wander(self, cycle: Cycle, by_round: float) -> Cycle:
+        """The same phase, with the prior of another wander."""
+        wander = by_round * math.sqrt(cycle.fundamental / (2 * np.pi))
+        ratio = wander / cycle.wander
+        weight = np.append(cycle.weight[:-1] / ratio, cycle.weight[-1])
+        return replace(cycle, wander=wander, size=cycle.size * ratio, weight=weight)
+
+    def _tracked(self, cycle: Cycle, count: int) -> Cycle:
+        """Gauss–Newton steps of shape and phase together, then the evidence."""
+        waves = phase_columns(self.time, cycle)
+        n_rows, order = len(self.time), np.arange(1, count + 1)
+        expected = np.append(np.zeros(waves.shape[1] - 1), cycle.fundamental)
+        # Frequencies are known to a resolution cell, the waves' weights are standard normal.
+        precision = np.append(np.ones(len(expected) - 1), (self.span / (2 * np.pi)) ** 2)
+        weight = cycle.weight
+        for step in range(_STEPS + 1):
+            angle = np.outer(waves @ weight, order)
+            cosine, sine = np.cos(angle), np.sin(angle)
+            design = np.column_stack([cosine, sine, np.ones(n_rows), self.time])
+            shape = np.linalg.solve(
+                design.T @ design + np.eye(design.shape[1]), design.T @ self.value
+            )
+            residual = self.value - design @ shape
+            variance = float(residual @ residual + shape @ shape) / n_rows + 1e-12
+            slope = cosine @ (order * shape[count:-2]) - sine @ (order * shape[:count])
+            jacobian = slope[:, None] * waves
+            if step == _STEPS:
+                break
+            both = np.column_stack([design, jacobian])
+            penalty = np.concatenate([np.ones(len(shape)), variance * precision])
+            pull = np.concatenate([shape, variance * precision * (weight - expected)])
+            move = np.linalg.solve(both.T @ both + np.diag(penalty), both.T @ residual - pull)
+            change = move[len(shape) :]
+            longest = np.abs(waves @ change).max()
+            weight = weight + change * min(1.0, _LONGEST_STEP / max(longest, 1e-12))
+        both = np.column_stack([design / math.sqrt(variance), jacobian / math.sqrt(variance)])
+        prior = np.concatenate([np.full(len(shape), 1 / variance), precision])
+        deviation = weight - expected
+        _, log_det = np.linalg.slogdet(both.T @ both + np.diag(prior))
+        evidence = -0.5 * (
+            n_rows * (math.log(2 * np.pi * variance) + 1)
+            + deviation @ (precision * deviation)
+            + log_det
+            - np.log(prior).sum()
+        )
+        known = jacobian.T @ jacobian / variance + np.diag(precision) / _DOUBT**2
+        return replace(
+            cycle,
+            weight=weight,
+            covariance=np.linalg.inv(known),
+            amplitude=np.hypot(shape[:count], shape[count:-2]),
+            residual=residual,
+            evidence=float(evidence),
+        )
+
+
+def phase_columns(time: Array, cycle: Cycle) -> Array:
+    """What the weights of a phase multiply: the waves of w, and time."""
+    angle = np.outer(time, cycle.base * np.arange(1, len(cycle.size) + 1))
+    return np.column_stack([np.cos(angle) * cycle.size, np.sin(angle) * cycle.size, time])
