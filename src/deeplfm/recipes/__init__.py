@@ -100,6 +100,7 @@ def recipes_for(
             n_steps=steps(80),
         ),
         rhythm_recipe(architecture, "rhythm: on a trend", has_trend=True, n_steps=steps(60)),
+        rhythm_recipe(architecture, "rhythm: on a walk", has_walk=True, n_steps=steps(60)),
         *(
             single[name]()
             for name in ("rhythm", "phase", "deep", "composition", "feedback", "memory")

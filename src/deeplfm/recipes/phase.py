@@ -20,7 +20,13 @@ from deeplfm.recipes.architecture import (
 )
 from deeplfm.recipes.covariates import beside_covariates, of_time, start_covariates, unexplained
 from deeplfm.recipes.series import broad_config
-from deeplfm.starts.initial import lines_of, observed_series, start_from_lines, start_rest
+from deeplfm.starts.initial import (
+    lines_of,
+    observed_series,
+    set_multiples,
+    start_from_lines,
+    start_rest,
+)
 from deeplfm.starts.phase import Cycle, find_cycle
 from deeplfm.training import Rows
 from deeplfm.training.recipe import Recipe
@@ -29,6 +35,7 @@ from deeplfm.variational import FullCovariance
 _MOST_ROWS = 5000  # the search solves for shape and phase of all of them at once
 _N_LINES, _BANDWIDTH = 6, 2.0  # of what the cycle leaves
 _N_SAMPLES, _N_PATHS = 4, 256  # phases: the further ahead, the more they differ
+_NO_DOUBT = 1e-6  # of waves that only another output has
 _LEAST_SIZE = 0.02  # of a harmonic, where the largest has 1
 
 
@@ -99,21 +106,18 @@ def _start_phases(layer: Layer, cycles: list[Cycle | None]) -> None:
     (block,), weights = layer.blocks, layer.weights
     if not isinstance(weights, FullCovariance):
         raise ConfigError("start: a phase needs weights with a full covariance.")
-    features, frequencies = block.features, block.frequencies
-    n_waves = features.n_features
-    order = torch.arange(1, n_waves + 1, dtype=torch.float64)
-    frequencies.noise.copy_(order.expand_as(frequencies.noise))
-    size = 1 / order  # of a Wiener process
-    frequencies.feature_weight.copy_(size)
+    features, n_waves = block.features, block.features.n_features
+    base = [cycle.base if cycle else 1.0 for cycle in cycles]
+    total = set_multiples(block, base, 1 / torch.arange(1, n_waves + 1, dtype=torch.float64))
     sensitivity = torch.zeros_like(features.sensitivity)
+    weights.raw_root.diagonal(dim1=-2, dim2=-1).fill_(math.log(_NO_DOUBT))
     for d, cycle in enumerate(cycles):
         if cycle is None:
             continue
         count = len(cycle.size)
         # Cosines, sines and slope, of fewer waves than the widest output has.
         own = np.r_[:count, n_waves : n_waves + count, 2 * n_waves]
-        features.log_lengthscale[d] = -math.log(cycle.base)
-        sensitivity[d] = float(cycle.size[0])
+        sensitivity[d] = float(cycle.size[0]) * total
         weights.mean[d, own, 0] = torch.as_tensor(cycle.weight).to(weights.mean)
         root = torch.linalg.cholesky(torch.as_tensor(cycle.covariance)).to(weights.raw_root)
         raw = root.tril(-1) + root.diagonal().log().diag()
@@ -125,18 +129,15 @@ def _start_phases(layer: Layer, cycles: list[Cycle | None]) -> None:
 @torch.no_grad()
 def _start_harmonics(block: Block, cycles: list[Cycle | None]) -> None:
     """Waves at whole multiples of each output's own phase, of the sizes that were found."""
-    features, frequencies = block.features, block.frequencies
-    order = torch.arange(1, features.n_features + 1, dtype=torch.float64)
-    frequencies.noise.zero_()
-    size = torch.zeros_like(order)
-    for d, cycle in enumerate(cycles):
-        frequencies.noise[:, d, d] = order
+    features = block.features
+    power = torch.zeros(features.n_features, dtype=torch.float64)
+    for cycle in cycles:
         if cycle is not None:
-            size[: len(cycle.amplitude)] += torch.as_tensor(cycle.amplitude) ** 2 / 2
-    size = size.sqrt().clamp_min(_LEAST_SIZE * float(size.max().sqrt()))
-    total = size.square().sum().sqrt()
-    frequencies.feature_weight.copy_(size / total)
-    features.log_lengthscale.zero_().requires_grad_(False)
+            power[: len(cycle.amplitude)] += torch.as_tensor(cycle.amplitude) ** 2 / 2
+    least = _LEAST_SIZE * float(power.max().sqrt())
+    total = set_multiples(block, [1.0], power.sqrt().clamp_min(least))
+    own = torch.eye(len(cycles)).to(block.frequencies.noise)
+    block.frequencies.noise.mul_(own[None, :, :, None, None])
     has_cycle = torch.tensor([cycle is not None for cycle in cycles])
     sensitivity = total * has_cycle[:, None, None].expand_as(features.sensitivity)
     features.set_sensitivity(sensitivity.to(features.sensitivity))

@@ -20,7 +20,13 @@ from deeplfm.recipes.architecture import (
 )
 from deeplfm.recipes.covariates import beside_own_covariates, start_own, unexplained
 from deeplfm.recipes.series import pursuit_recipe
-from deeplfm.starts.initial import lines_of, observed_series, start_rest
+from deeplfm.starts.initial import (
+    lines_of,
+    observed_series,
+    set_multiples,
+    start_rest,
+    without_slow,
+)
 from deeplfm.starts.response import Response, find_response
 from deeplfm.starts.spectrum import Pursuit
 from deeplfm.training import Rows
@@ -35,7 +41,11 @@ _LEVEL = 0.3  # standard deviation of a level
 
 
 def rhythm_recipe(
-    architecture: Architecture, name: str = "rhythm", has_trend: bool = False, n_steps: int = 60
+    architecture: Architecture,
+    name: str = "rhythm",
+    has_trend: bool = False,
+    has_walk: bool = False,
+    n_steps: int = 60,
 ) -> Recipe:
     r"""f_d' + γ_d f_d = S_d u with a periodic u, and lines and a broad-band residual of each output.
 
@@ -47,13 +57,15 @@ def rhythm_recipe(
         architecture: dtype, noise and system of the linear path.
         name: of the recipe.
         has_trend: add a constant and a trend; each output then has its harmonics for itself.
+        has_walk: add a level that wanders, beside which a rhythm is looked for; likewise.
         n_steps: training steps.
     """
 
     def build(rows: Rows, seed: int) -> DeepLFM:
         residual = unexplained(rows)
-        found = lines_of(residual, _MOST_HARMONICS, is_rhythm=True)
-        may_share = not has_trend and len(found) <= _MOST_OUTPUTS
+        read = without_slow(residual) if has_walk else residual
+        found = lines_of(read, _MOST_HARMONICS, is_rhythm=True)
+        may_share = not (has_trend or has_walk) and len(found) <= _MOST_OUTPUTS
         if may_share and architecture.linear_system == "ode1":
             series = [observed_series(residual, d) for d in range(len(found))]
             response = find_response(series, found)
@@ -65,6 +77,7 @@ def rhythm_recipe(
             bandwidth=_BANDWIDTH,
             learn_bandwidth=True,
             has_trend=has_trend,
+            has_walk=has_walk,
             found=found,
         )
         return alone.build(rows, seed)
@@ -101,18 +114,10 @@ def _answering(
 
 @torch.no_grad()
 def _start_force(block: Block, response: Response) -> None:
-    """Waves at whole multiples of one frequency, each with the size that the force has there.
-
-    The frequency stays: a step that is small for other parameters would lose the rhythm.
-    """
-    features, frequencies = block.features, block.frequencies
+    """Waves at whole multiples of one frequency, each with the size that the force has there."""
+    features = block.features
     size = torch.as_tensor(response.force / math.sqrt(2))
-    total = size.square().sum().sqrt()
-    frequencies.feature_weight.copy_(size / total)
-    frequencies.noise.copy_(torch.arange(1, len(size) + 1).expand_as(frequencies.noise))
-    bandwidth = response.fundamental / math.sqrt(features.spectral_variance)
-    features.log_lengthscale.fill_(-math.log(bandwidth))
-    features.log_lengthscale.requires_grad_(False)
+    total = set_multiples(block, [response.fundamental], size)
     if isinstance(features, FirstOrder):
         features.log_decay.copy_(torch.as_tensor(response.decay)[:, None].log())
     sensitivity = torch.as_tensor(response.sensitivity) * total

@@ -32,10 +32,13 @@ from deeplfm.starts.initial import (
     start_from_lines,
     start_from_spectrum,
     start_rest,
+    start_walk,
 )
 from deeplfm.starts.spectrum import Pursuit
 from deeplfm.training import Rows
 from deeplfm.training.recipe import Recipe
+
+_N_WAVES = 100  # of a walk
 
 
 def pursuit_recipe(
@@ -46,6 +49,7 @@ def pursuit_recipe(
     jitter: float = 0.0,
     learn_bandwidth: bool = False,
     has_trend: bool = False,
+    has_walk: bool = False,
     found: list[Pursuit] | None = None,
     n_steps: int = 60,
 ) -> Recipe:
@@ -60,6 +64,7 @@ def pursuit_recipe(
         learn_bandwidth: let the evidence move the bandwidths.
         has_trend: add a constant and a trend. A series that drifts needs them; in one that does not,
             they take up what is noise and carry it on.
+        has_walk: add a level that wanders: the last one goes on.
         found: lines of each output that are known already; otherwise they are looked for one by one.
         n_steps: training steps.
     """
@@ -73,12 +78,15 @@ def pursuit_recipe(
     )
 
     def build(rows: Rows, seed: int) -> DeepLFM:
-        blocks = beside_covariates(rows, lines, broad_config(architecture))
+        walk = (_walk(),) if has_walk else ()
+        blocks = beside_covariates(rows, lines, broad_config(architecture), *walk)
         output = LayerConfig(rows.y.shape[1], blocks, "exact", own_features=True)
         model = new_model(model_config(architecture, rows, (output,), 1, 1), architecture, seed)
         line_block, broad_block, *others = model.output_layer.blocks
-        start_covariates(others)
+        start_covariates(others[len(walk) :])
         rows = unexplained(rows)
+        for block in others[: len(walk)]:
+            start_walk(block, rows)
         started = found or lines_of(rows, n_lines)
         start_from_lines(line_block, rows, started, bandwidth, jitter)
         line_block.features.log_lengthscale.requires_grad_(learn_bandwidth)
@@ -175,3 +183,8 @@ def broad_config(architecture: Architecture) -> BlockConfig:
         n_features=60,
         frequencies="prior-fixed",
     )
+
+
+def _walk() -> BlockConfig:
+    """A level that wanders."""
+    return BlockConfig("eq", "original", n_features=_N_WAVES, frequencies="prior-fixed")

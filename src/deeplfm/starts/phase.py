@@ -26,7 +26,7 @@ _PEAKS, _DIVISORS = (
 )  # where a fundamental is looked for: the strongest lines and their fractions
 _ALIKE = 0.03  # frequencies closer than this lead to the same cycle
 _REFINED = 3  # candidates that are looked at closely
-_WINDOW = 4.0  # the wander repeats itself after so many records
+WINDOW = 4.0  # a walk repeats itself after so many records
 _WAVES_PER_ROUND, _FEWEST_WAVES, _MOST_WAVES = 8, 20, 120
 _HARMONICS = (1, 2, 4, 8, 12, 20, 32)
 _WANDERS = (0.03, 0.1, 0.3, 0.9)  # standard deviation of what a round adds to the phase, in radians
@@ -100,7 +100,7 @@ class _Search:
         rounds = fundamental * self.span / (2 * np.pi)
         n_waves = int(np.clip(_WAVES_PER_ROUND * rounds, _FEWEST_WAVES, _MOST_WAVES))
         n_waves = min(n_waves, len(self.time) // 4)
-        period = _WINDOW * self.span
+        period = WINDOW * self.span
         nothing = np.zeros(2 * n_waves + 1)
         cycle = Cycle(
             fundamental,

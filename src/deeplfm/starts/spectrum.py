@@ -153,12 +153,18 @@ def _refine(time: Array, residual: Array, spectrum: Periodogram) -> float:
 
 def amplitudes(time: Array, value: Array, frequency: Array) -> tuple[Array, float]:
     """Amplitudes of lines fitted together beside a constant and a slope, and the variance left."""
+    amplitude, left = fit_lines(time, value, frequency)
+    return amplitude, float(np.mean(left**2))
+
+
+def fit_lines(time: Array, value: Array, frequency: Array) -> tuple[Array, Array]:
+    """Amplitudes of lines fitted together beside a constant and a slope, and what is left of the rows."""
     phase = np.outer(time, frequency)
     slope = np.stack([np.ones_like(time), time - time.mean()], axis=1)
     design = np.concatenate([np.cos(phase), np.sin(phase), slope], axis=1)
     coefficient = np.linalg.lstsq(design, value, rcond=1e-8)[0]
     cosine, sine = coefficient[: 2 * len(frequency)].reshape(2, -1)
-    return np.hypot(cosine, sine), float(np.mean((value - design @ coefficient) ** 2))
+    return np.hypot(cosine, sine), value - design @ coefficient
 
 
 class _Basis:

@@ -9,6 +9,7 @@ from deeplfm import DeepLFMRegressor
 from deeplfm.recipes import Architecture, pursuit_recipe, rhythm_recipe
 from deeplfm.starts.initial import lines_of
 from deeplfm.training import Rows
+from deeplfm.training.race import fit_recipe
 
 TIME = np.linspace(0, 10, 300)
 N_TRAIN = 220  # two rounds and a bit
@@ -103,3 +104,25 @@ def test_covariates_have_effects_of_their_own_on_each_output() -> None:
     moved = inputs + np.array([0.0, 1.0])
     effect = model.predict(moved) - model.predict(inputs)
     assert effect[np.abs(known) < 0.5].mean(0) == pytest.approx([1.0, -2.0], rel=0.15)
+
+
+def test_a_rhythm_on_a_level_that_wanders() -> None:
+    """Of one record: quarters of a year on a walk; the last level goes on, and the season with it."""
+    rng = np.random.default_rng(1)
+    time = np.arange(160)
+    level = np.cumsum(0.3 * rng.normal(size=160))
+    level[130:] = level[129]  # what a walk is expected to do
+    values = level + np.tile([1.0, -0.5, -1.0, 0.5], 40) + 0.1 * rng.normal(size=160)
+    ahead = slice(130, None)
+
+    def error(has_walk: bool) -> float:
+        y = (values[:130] - values[:130].mean()) / values[:130].std()
+        rows = Rows(torch.as_tensor(time[:130, None] / 129), torch.as_tensor(y[:, None]))
+        recipe = rhythm_recipe(Architecture(), has_walk=has_walk)
+        model, _ = fit_recipe(recipe, rows, is_series=True, seed=0, progress=False)
+        mean = model.posterior(torch.as_tensor(time[ahead, None] / 129)).mean[:, 0].numpy()
+        return float(
+            np.square(mean * values[:130].std() + values[:130].mean() - values[ahead]).mean()
+        )
+
+    assert error(has_walk=True) < min(0.25, error(has_walk=False) / 3)
