@@ -64,7 +64,7 @@ def pursuit_recipe(
         learn_bandwidth: let the evidence move the bandwidths.
         has_trend: add a constant and a trend. A series that drifts needs them; in one that does not,
             they take up what is noise and carry it on.
-        has_walk: add a level that wanders: the last one goes on.
+        has_walk: a level that wanders, whose last one goes on, in place of the broad-band residual.
         found: lines of each output that are known already; otherwise they are looked for one by one.
         n_steps: training steps.
     """
@@ -78,19 +78,19 @@ def pursuit_recipe(
     )
 
     def build(rows: Rows, seed: int) -> DeepLFM:
-        walk = (_walk(),) if has_walk else ()
-        blocks = beside_covariates(rows, lines, broad_config(architecture), *walk)
+        rest = _walk() if has_walk else broad_config(architecture)
+        blocks = beside_covariates(rows, lines, rest)
         output = LayerConfig(rows.y.shape[1], blocks, "exact", own_features=True)
         model = new_model(model_config(architecture, rows, (output,), 1, 1), architecture, seed)
-        line_block, broad_block, *others = model.output_layer.blocks
-        start_covariates(others[len(walk) :])
+        line_block, rest_block, *others = model.output_layer.blocks
+        start_covariates(others)
         rows = unexplained(rows)
-        for block in others[: len(walk)]:
-            start_walk(block, rows)
         started = found or lines_of(rows, n_lines)
         start_from_lines(line_block, rows, started, bandwidth, jitter)
         line_block.features.log_lengthscale.requires_grad_(learn_bandwidth)
-        start_rest(model, broad_block, rows, started)
+        start_rest(model, rest_block, rows, started)
+        if has_walk:
+            start_walk(rest_block, rows)
         return model
 
     return Recipe(name, build, collapsed_schedule(n_steps))

@@ -30,6 +30,7 @@ from deeplfm.variational import MeanField
 
 _LEAST_NOISE = 1e-6  # variance, in standardised units
 _EVIDENCE_ROWS = 1000
+_WANDER = 1.5  # of a level, from end to end of the record
 _N_SLOW = 5  # half rounds in the record
 _FEWEST_SLOW = 4 * _N_SLOW  # rows
 
@@ -194,12 +195,12 @@ def start_rest(model: DeepLFM, broad: Block, rows: Rows, found: list[Pursuit]) -
 
 @torch.no_grad()
 def start_walk(block: Block, rows: Rows) -> None:
-    """Make a block a Wiener process, to begin with half a standard deviation from end to end."""
+    """Make a block a Wiener process; from end to end it may wander further than the values do."""
     span = float(rows.x[:, 0].max() - rows.x[:, 0].min()) or 1.0
     features = block.features
     order = torch.arange(1, features.n_features + 1, dtype=torch.float64)
     total = set_multiples(block, [2 * math.pi / (WINDOW * span)], 1 / order)
-    size = 0.5 * math.sqrt(WINDOW / 2) / math.pi * total  # see :class:`Cycle`
+    size = _WANDER * math.sqrt(WINDOW / 2) / math.pi * total  # as in :class:`Cycle`
     features.set_sensitivity(torch.full_like(features.sensitivity, size))
 
 
