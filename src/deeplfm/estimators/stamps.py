@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -50,11 +51,13 @@ def kind_of(index: pd.Index) -> Kind:
 
 
 def holds_timestamps(column: pd.Series) -> bool:
-    """Whether the known values of a column are timestamps."""
-    try:
-        return kind_of(read_stamps(column.dropna(), str(column.name))) == "timestamp"
-    except InputError:
-        return False
+    """Whether the known values of a column are timestamps, be it dates that can be read in two ways."""
+    orders: tuple[DateOrder | None, ...] = (None, "day first")
+    for order in orders:
+        with suppress(InputError):
+            stamps = read_stamps(column.dropna(), str(column.name), date_order=order)
+            return kind_of(stamps) == "timestamp"
+    return False
 
 
 def read_stamps(

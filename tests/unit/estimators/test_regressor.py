@@ -56,7 +56,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not() -> None:
 
 def test_the_race_runs_and_reports() -> None:
     model = DeepLFMRegressor(n_steps=2, n_features=10, hidden=(2,)).fit(TIME, WAVE)
-    assert len(model.report_.held_out_mnll) + len(model.report_.failed) == 10
+    assert len(model.report_.held_out_mnll) + len(model.report_.failed) == 12
     assert sum(weight[0] for weight in model.report_.weight.values()) == pytest.approx(1)
     assert np.isfinite(model.predict(np.linspace(-5, 20, 11))).all()
     assert model.posterior(TIME).sample(3, seed=1).shape == (3, 90, 1)

@@ -153,7 +153,7 @@ def test_the_nerve_is_scored_against_the_solution():
 def test_the_table_says_what_the_constrained_process_knows_and_is_not():
     (note,) = (note for note in declared("fitzhugh-nagumo").notes if "C-DGP" in note)
     assert "told the form of the equation" in note
-    assert "shallow" in note and "integrating the equation" in note
+    assert "the most likely hidden layer" in note and "integrating the equation" in note
 
 
 def test_each_seed_takes_another_path_of_the_attractor():
