@@ -31,7 +31,8 @@ _WAVES_PER_ROUND, _FEWEST_WAVES, _MOST_WAVES = 8, 20, 120
 _HARMONICS = (1, 2, 4, 8, 12, 20, 32)
 _WANDERS = (0.03, 0.1, 0.3, 0.9)  # standard deviation of what a round adds to the phase, in radians
 _DOUBT = 2.0  # of what is to come, over what the rounds seen so far tell: they are few
-_STEPS, _LONGEST_STEP = 10, 0.5  # of Gauss and Newton; the latter in radians
+_STEPS = 10  # of Gauss and Newton
+_LONGEST_STEP, _SHORTEST_STEP = 0.5, 1e-3  # radians; after a shorter one the search ends
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ class _Search:
         expected = np.append(np.zeros(waves.shape[1] - 1), cycle.fundamental)
         # Frequencies are known to a resolution cell, the waves' weights are standard normal.
         precision = np.append(np.ones(len(expected) - 1), (self.span / (2 * np.pi)) ** 2)
-        weight = cycle.weight
+        weight, longest = cycle.weight, math.inf
         for step in range(_STEPS + 1):
             angle = np.outer(waves @ weight, order)
             cosine, sine = np.cos(angle), np.sin(angle)
@@ -163,14 +164,14 @@ class _Search:
             variance = float(residual @ residual + shape @ shape) / n_rows + 1e-12
             slope = cosine @ (order * shape[count:-2]) - sine @ (order * shape[:count])
             jacobian = slope[:, None] * waves
-            if step == _STEPS:
+            if step == _STEPS or longest < _SHORTEST_STEP:
                 break
             both = np.column_stack([design, jacobian])
             penalty = np.concatenate([np.ones(len(shape)), variance * precision])
             pull = np.concatenate([shape, variance * precision * (weight - expected)])
             move = np.linalg.solve(both.T @ both + np.diag(penalty), both.T @ residual - pull)
             change = move[len(shape) :]
-            longest = np.abs(waves @ change).max()
+            longest = float(np.abs(waves @ change).max())
             weight = weight + change * min(1.0, _LONGEST_STEP / max(longest, 1e-12))
         both = np.column_stack([design / math.sqrt(variance), jacobian / math.sqrt(variance)])
         prior = np.concatenate([np.full(len(shape), 1 / variance), precision])
