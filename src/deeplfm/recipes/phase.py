@@ -36,6 +36,7 @@ _MOST_ROWS = 5000  # the search solves for shape and phase of all of them at onc
 _N_LINES, _BANDWIDTH = 6, 2.0  # of what the cycle leaves
 _N_SAMPLES, _N_PATHS = 4, 256  # phases: the further ahead, the more they differ
 _NO_DOUBT = 1e-6  # of waves that only another output has
+_HANDICAP = 0.1  # it was found among many
 _LEAST_SIZE = 0.02  # of a harmonic, where the largest has 1
 
 
@@ -86,7 +87,7 @@ def phase_recipe(architecture: Architecture, n_steps: int = 60) -> Recipe:
         start_rest(model, rest_block, left, found)
         return model
 
-    return Recipe("phase", build, collapsed_schedule(n_steps))
+    return Recipe("phase", build, collapsed_schedule(n_steps), handicap=_HANDICAP)
 
 
 def _cycles(rows: Rows) -> list[Cycle | None]:
