@@ -17,7 +17,7 @@ _LENGTHSCALES = (0.02, 0.1, 0.4)  # of states over a record of length 1, to star
 _MAX_LENGTHSCALE = 0.5  # along time: hidden values that return must not make two times the same
 _HIDDEN_LENGTHSCALE = 0.3  # of hidden values over time, to start from
 _WEIGHT_STD = 0.3  # of hidden weights to start from; 0 is a saddle
-_NOISE_VARIANCE, _LEAST_NOISE = 0.1, 1e-6
+_NOISE_VARIANCE, LEAST_NOISE = 0.1, 1e-6
 
 
 class DeepStates(nn.Module):
@@ -81,7 +81,7 @@ class DeepStates(nn.Module):
     @property
     def noise(self) -> Float[Tensor, " D"]:
         """Variance of the observation noise of each state."""
-        return self.log_noise.exp() + _LEAST_NOISE
+        return self.log_noise.exp() + LEAST_NOISE
 
     def hidden(
         self, time: Float[Tensor, " N"]
@@ -109,16 +109,14 @@ class DeepStates(nn.Module):
         """Posterior mean of the states."""
         seen, values, known = self.seen
         weight = torch.cholesky_solve(values.mT.unsqueeze(-1), self._factor(seen, known))
-        values, *_ = self._matern(self._paths(time)[0], self._paths(seen)[0])
-        return (values @ weight)[..., 0].mT
+        cross, *_ = self._matern(self._paths(time)[0], self._paths(seen)[0])
+        return (cross @ weight)[..., 0].mT
 
     def _paths(self, time: Float[Tensor, " N"]) -> tuple[Tensor, Tensor]:
         """What each state is a function of, (t, h), in units in which far is 1; and its derivative."""
         hidden, slope = self.hidden(time)
         along_time = torch.exp(-self.log_lengthscale) + 1 / _MAX_LENGTHSCALE
-        rate = torch.cat(
-            [along_time[:, None], hidden.new_ones(len(along_time), hidden.shape[1])], 1
-        )
+        rate = nn.functional.pad(along_time[:, None], (0, hidden.shape[1]), value=1.0)
         path = torch.cat([time[:, None], hidden], 1)
         velocity = torch.cat([torch.ones_like(time)[:, None], slope], 1)
         rate = math.sqrt(5) * rate.unsqueeze(-2)  # D 1 1+H

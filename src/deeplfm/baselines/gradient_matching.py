@@ -9,11 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deeplfm.baselines.deep_states import DeepStates
+from deeplfm.baselines.deep_states import LEAST_NOISE, DeepStates
 from deeplfm.baselines.systems import System
 from deeplfm.errors import TrainingDivergedError
 
-_LEAST_NOISE = 1e-6
 _JITTER = 1e-7  # of a variance
 _PARAMETER_STD = 10.0  # of the prior of each parameter, about 0
 _FLAT = 1e-7  # relative fall of the objective that ends a search
@@ -74,7 +73,7 @@ class Matching:
         """Variance of each state's noise: the expected square of what is left."""
         doubt = covariance.diagonal()[: states.numel()].reshape(states.shape[1], -1).mT
         square = ((self.values - states).square() + doubt) * self.known
-        self.noise = (square.sum(0) / self.known.sum(0)).clamp_min(_LEAST_NOISE)
+        self.noise = (square.sum(0) / self.known.sum(0)).clamp_min(LEAST_NOISE)
 
     def _descend(
         self, states: Tensor, parameters: Tensor, n_steps: int, are_states_known: bool = False

@@ -20,14 +20,9 @@ from deeplfm.recipes.architecture import (
 )
 from deeplfm.recipes.covariates import beside_covariates, of_time, start_covariates, unexplained
 from deeplfm.recipes.series import broad_config
-from deeplfm.starts.initial import (
-    lines_of,
-    observed_series,
-    set_multiples,
-    start_from_lines,
-    start_rest,
-)
+from deeplfm.starts.initial import lines_of, observed_series, start_from_lines, start_rest
 from deeplfm.starts.phase import Cycle, find_cycle
+from deeplfm.starts.walk import set_multiples
 from deeplfm.training import Rows
 from deeplfm.training.recipe import Recipe
 from deeplfm.variational import FullCovariance

@@ -20,15 +20,10 @@ from deeplfm.recipes.architecture import (
 )
 from deeplfm.recipes.covariates import beside_own_covariates, start_own, unexplained
 from deeplfm.recipes.series import pursuit_recipe
-from deeplfm.starts.initial import (
-    lines_of,
-    observed_series,
-    set_multiples,
-    start_rest,
-    without_slow,
-)
+from deeplfm.starts.initial import lines_of, observed_series, start_rest
 from deeplfm.starts.response import Response, find_response
 from deeplfm.starts.spectrum import Pursuit
+from deeplfm.starts.walk import set_multiples, without_slow
 from deeplfm.training import Rows
 from deeplfm.training.recipe import Recipe
 

@@ -32,9 +32,9 @@ from deeplfm.starts.initial import (
     start_from_lines,
     start_from_spectrum,
     start_rest,
-    start_walk,
 )
 from deeplfm.starts.spectrum import Pursuit
+from deeplfm.starts.walk import start_walk
 from deeplfm.training import Rows
 from deeplfm.training.recipe import Recipe
 

@@ -3,7 +3,6 @@ r"""Starting values, written into the blocks of a model."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -15,24 +14,12 @@ from deeplfm.features import FirstOrder
 from deeplfm.layers import Block, Layer
 from deeplfm.model import DeepLFM
 from deeplfm.starts.composition import find_composition
-from deeplfm.starts.phase import WINDOW
 from deeplfm.starts.rhythm import find_rhythm
-from deeplfm.starts.spectrum import (
-    Array,
-    Pursuit,
-    fit_lines,
-    periodogram,
-    pursue,
-    typical_step,
-)
+from deeplfm.starts.spectrum import Array, Pursuit, periodogram, pursue, typical_step
 from deeplfm.training import Rows
 from deeplfm.variational import MeanField
 
 _LEAST_NOISE = 1e-6  # variance, in standardised units
-_EVIDENCE_ROWS = 1000
-_WANDER = 1.5  # of a level, from end to end of the record
-_N_SLOW = 5  # half rounds in the record
-_FEWEST_SLOW = 4 * _N_SLOW  # rows
 
 
 def observed_series(rows: Rows, output: int) -> tuple[Array, Array]:
@@ -123,19 +110,6 @@ def lines_of(rows: Rows, most: int, is_rhythm: bool = False) -> list[Pursuit]:
     return find_rhythm(series, most) if is_rhythm else [pursue(*pair, most) for pair in series]
 
 
-def without_slow(rows: Rows) -> Rows:
-    """What is left of each output without its level, slope and waves of fewer than three rounds."""
-    left = rows.y.clone()
-    for d in range(rows.y.shape[1]):
-        time, value = observed_series(rows, d)
-        span = float(np.ptp(time)) if len(time) else 0.0
-        slow = np.pi / (span or 1.0) * np.arange(1.0, _N_SLOW + 1)
-        if len(time) > _FEWEST_SLOW:
-            _, value = fit_lines(time, value, slow)
-        left[~rows.y[:, d].isnan(), d] = torch.as_tensor(value).to(left)
-    return Rows(rows.x, left, rows.weight)
-
-
 @torch.no_grad()
 def start_from_lines(
     block: Block, rows: Rows, found: list[Pursuit], bandwidth: float, jitter: float
@@ -191,43 +165,6 @@ def start_rest(model: DeepLFM, broad: Block, rows: Rows, found: list[Pursuit]) -
     left = torch.tensor([lines.residual_variance[lines.n_supported] for lines in found])
     set_noise(model, left)
     start_broad(broad, rows, left.clamp_min(_LEAST_NOISE).sqrt().to(broad.features.center.dtype))
-
-
-@torch.no_grad()
-def start_walk(block: Block, rows: Rows) -> None:
-    """Make a block a Wiener process; from end to end it may wander further than the values do."""
-    span = float(rows.x[:, 0].max() - rows.x[:, 0].min()) or 1.0
-    features = block.features
-    order = torch.arange(1, features.n_features + 1, dtype=torch.float64)
-    total = set_multiples(block, [2 * math.pi / (WINDOW * span)], 1 / order)
-    size = _WANDER * math.sqrt(WINDOW / 2) / math.pi * total  # as in :class:`Cycle`
-    features.set_sensitivity(torch.full_like(features.sensitivity, size))
-
-
-@torch.no_grad()
-def set_multiples(block: Block, frequency: Sequence[float], size: Float[Tensor, " M"]) -> float:
-    """Put waves at whole multiples of a frequency, and leave them there.
-
-    A step that is small for other parameters would lose them.
-
-    Args:
-        block: one force.
-        frequency: one for all groups, or one for each.
-        size: of each wave; the block is given their ratios, and the sensitivity is to have the rest.
-
-    Returns:
-        The size of all waves together.
-    """
-    features, frequencies = block.features, block.frequencies
-    frequencies.noise.copy_(torch.arange(1, len(size) + 1).expand_as(frequencies.noise))
-    total = float(size.square().sum().sqrt())
-    frequencies.feature_weight.copy_(size / total)
-    lengthscale = math.sqrt(features.spectral_variance) / torch.tensor(
-        frequency, dtype=torch.float64
-    )
-    features.log_lengthscale.copy_(lengthscale.log().view(-1, 1, 1).expand_as(features.center))
-    features.log_lengthscale.requires_grad_(False)
-    return total
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,10 +21,7 @@ from deeplfm.starts.spectrum import Array, pursue, typical_step
 
 _FEWEST_ROUNDS = 3.0
 _ROWS_PER_ROUND = 6
-_PEAKS, _DIVISORS = (
-    6,
-    4,
-)  # where a fundamental is looked for: the strongest lines and their fractions
+_PEAKS, _DIVISORS = 6, 4  # a fundamental is one of the strongest lines, or a fraction of it
 _ALIKE = 0.03  # frequencies closer than this lead to the same cycle
 _REFINED = 3  # candidates that are looked at closely
 WINDOW = 4.0  # a walk repeats itself after so many records
@@ -106,8 +104,7 @@ class _Search:
         cycle = Cycle(
             fundamental,
             wander=1.0,
-            # Then the variance of w(t + τ) − w(t) is τ − τ²/period.
-            size=math.sqrt(period / 2) / np.pi / np.arange(1, n_waves + 1, dtype=np.float64),
+            size=wiener_sizes(n_waves, period),
             base=2 * np.pi / period,
             weight=np.append(nothing[1:], fundamental),
             covariance=np.diag(nothing),
@@ -148,50 +145,83 @@ class _Search:
     def _tracked(self, cycle: Cycle, count: int) -> Cycle:
         """Gauss–Newton steps of shape and phase together, then the evidence."""
         waves = phase_columns(self.time, cycle)
-        n_rows, order = len(self.time), np.arange(1, count + 1)
         expected = np.append(np.zeros(waves.shape[1] - 1), cycle.fundamental)
         # Frequencies are known to a resolution cell, the waves' weights are standard normal.
         precision = np.append(np.ones(len(expected) - 1), (self.span / (2 * np.pi)) ** 2)
-        weight, longest = cycle.weight, math.inf
-        for step in range(_STEPS + 1):
-            angle = np.outer(waves @ weight, order)
-            cosine, sine = np.cos(angle), np.sin(angle)
-            design = np.column_stack([cosine, sine, np.ones(n_rows), self.time])
-            shape = np.linalg.solve(
-                design.T @ design + np.eye(design.shape[1]), design.T @ self.value
-            )
-            residual = self.value - design @ shape
-            variance = float(residual @ residual + shape @ shape) / n_rows + 1e-12
-            slope = cosine @ (order * shape[count:-2]) - sine @ (order * shape[:count])
-            jacobian = slope[:, None] * waves
-            if step == _STEPS or longest < _SHORTEST_STEP:
-                break
-            both = np.column_stack([design, jacobian])
-            penalty = np.concatenate([np.ones(len(shape)), variance * precision])
-            pull = np.concatenate([shape, variance * precision * (weight - expected)])
-            move = np.linalg.solve(both.T @ both + np.diag(penalty), both.T @ residual - pull)
-            change = move[len(shape) :]
+        weight, local = cycle.weight, self._near(waves, cycle.weight, count)
+        for _ in range(_STEPS):
+            pull = np.append(local.shape, local.variance * precision * (weight - expected))
+            gram, moment = local.normal_equations(precision)
+            change = np.linalg.solve(gram, moment - pull)[len(local.shape) :]
             longest = float(np.abs(waves @ change).max())
             weight = weight + change * min(1.0, _LONGEST_STEP / max(longest, 1e-12))
-        both = np.column_stack([design / math.sqrt(variance), jacobian / math.sqrt(variance)])
-        prior = np.concatenate([np.full(len(shape), 1 / variance), precision])
-        deviation = weight - expected
-        _, log_det = np.linalg.slogdet(both.T @ both + np.diag(prior))
-        evidence = -0.5 * (
-            n_rows * (math.log(2 * np.pi * variance) + 1)
-            + deviation @ (precision * deviation)
-            + log_det
-            - np.log(prior).sum()
+            local = self._near(waves, weight, count)
+            if longest < _SHORTEST_STEP:
+                break
+        square = (weight - expected) @ (precision * (weight - expected))
+        known: Array = (
+            local.jacobian.T @ local.jacobian / local.variance + np.diag(precision) / _DOUBT**2
         )
-        known = jacobian.T @ jacobian / variance + np.diag(precision) / _DOUBT**2
         return replace(
             cycle,
             weight=weight,
-            covariance=np.linalg.inv(known),
-            amplitude=np.hypot(shape[:count], shape[count:-2]),
-            residual=residual,
-            evidence=float(evidence),
+            covariance=np.asarray(np.linalg.inv(known), dtype=np.float64),
+            amplitude=np.hypot(local.shape[:count], local.shape[count:-2]),
+            residual=local.residual,
+            evidence=local.evidence(precision) - 0.5 * float(square),
         )
+
+    def _near(self, waves: Array, weight: Array, count: int) -> _Local:
+        """The best shape of some phase, and how the values change with the phase."""
+        order = np.arange(1, count + 1)
+        angle = np.outer(waves @ weight, order)
+        cosine, sine = np.cos(angle), np.sin(angle)
+        design = np.column_stack([cosine, sine, np.ones_like(self.time), self.time])
+        gram = design.T @ design + np.eye(design.shape[1])
+        shape = np.linalg.solve(gram, design.T @ self.value)
+        residual = self.value - design @ shape
+        slope = cosine @ (order * shape[count:-2]) - sine @ (order * shape[:count])
+        return _Local(design, shape, residual, slope[:, None] * waves)
+
+
+class _Local(NamedTuple):
+    """The model in a straight line near some phase.
+
+    Attributes:
+        design: what the shape multiplies.
+        shape: harmonics, level and slope; their prior has the variance of the noise.
+        residual: what is left of each row.
+        jacobian: by the weights of the phase.
+    """
+
+    design: Array
+    shape: Array
+    residual: Array
+    jacobian: Array
+
+    @property
+    def variance(self) -> float:
+        """Of the noise."""
+        square = self.residual @ self.residual + self.shape @ self.shape
+        return float(square) / len(self.residual) + 1e-12
+
+    def normal_equations(self, precision: Array) -> tuple[Array, Array]:
+        """Of shape and phase, in units of the noise; of the moment what the rows say."""
+        both = np.column_stack([self.design, self.jacobian])
+        prior = np.append(np.ones(len(self.shape)), self.variance * precision)
+        return both.T @ both + np.diag(prior), both.T @ self.residual
+
+    def evidence(self, precision: Array) -> float:
+        """Logarithm of the density of the values, but for the prior of the weights where they are."""
+        gram, _ = self.normal_equations(precision)
+        occam = np.linalg.slogdet(gram)[1] - np.log(self.variance * precision).sum()
+        fit = len(self.residual) * (math.log(2 * np.pi * self.variance) + 1)
+        return -0.5 * float(fit + occam)
+
+
+def wiener_sizes(count: int, period: float) -> Array:
+    """Of waves at multiples of 2π/period whose sum w has increments of variance τ − τ²/period."""
+    return math.sqrt(period / 2) / np.pi / np.arange(1, count + 1, dtype=np.float64)
 
 
 def phase_columns(time: Array, cycle: Cycle) -> Array:
