@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from deeplfm import DeepLFMRegressor
-from deeplfm.neighbours import Neighbours, NeighbourSearch
+from deeplfm.kriging import ROUGH, SMOOTH, NeighbourSearch, Process
+from deeplfm.neighbours import Neighbours
 from deeplfm.recipes import Architecture, density_recipe, neighbours_recipe
 from deeplfm.starts.neighbours import find_roughness, find_tails
 from deeplfm.training import Rows
@@ -18,12 +19,23 @@ from deeplfm.training.race import fit_recipe
 from deeplfm.training.rows import StoredRows
 
 
-def drawn(n_rows: int, lengthscale: list[float], noise: float, seed: int = 0) -> Rows:
-    """A draw of an Ornstein–Uhlenbeck process of several inputs."""
+def kernel(left: np.ndarray, right: np.ndarray, is_smooth: bool = False) -> np.ndarray:
+    """Ornstein–Uhlenbeck along every input, or Matérn's of one derivative; lengthscales are 1."""
+    apart = left[:, None] - right
+    if not is_smooth:
+        return np.exp(-np.abs(apart).sum(-1))
+    distance = np.sqrt(3 * np.square(apart).sum(-1))
+    return (1 + distance) * np.exp(-distance)
+
+
+def drawn(
+    n_rows: int, lengthscale: list[float], noise: float, seed: int = 0, is_smooth: bool = False
+) -> Rows:
+    """A draw of a process of several inputs."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n_rows, len(lengthscale)))
-    distance = (np.abs(x[:, None] - x) / lengthscale).sum(-1)
-    root = np.linalg.cholesky(np.exp(-distance) + 1e-9 * np.eye(n_rows))
+    scaled = x / lengthscale
+    root = np.linalg.cholesky(kernel(scaled, scaled, is_smooth) + 1e-9 * np.eye(n_rows))
     y = root @ rng.normal(size=n_rows) + noise * rng.normal(size=n_rows)
     return Rows(torch.as_tensor(x), torch.as_tensor(y[:, None]))
 
@@ -45,26 +57,26 @@ def exact(
     lengthscale: np.ndarray,
     scale: float,
     noise: float,
+    is_smooth: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The Gaussian process of all rows, by its textbook formula."""
-
-    def kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return scale**2 * np.exp(-(np.abs(a[:, None] - b) / lengthscale).sum(-1))
-
-    gram, cross = kernel(x, x) + noise * np.eye(len(x)), kernel(at, x)
+    known, asked = x / lengthscale, at / lengthscale
+    gram = scale**2 * kernel(known, known, is_smooth) + noise * np.eye(len(x))
+    cross = scale**2 * kernel(asked, known, is_smooth)
     mean = cross @ np.linalg.solve(gram, y)
     return mean, scale**2 - np.einsum("nm,mn->n", cross, np.linalg.solve(gram, cross.T))
 
 
-def test_few_rows_are_predicted_by_their_gaussian_process() -> None:
-    rows, lengthscale = drawn(16, [1.0, 3.0], 0.3), torch.tensor([0.7, 2.0])
+@pytest.mark.parametrize("process", [ROUGH, SMOOTH])
+def test_few_rows_are_predicted_by_their_gaussian_process(process: Process) -> None:
+    rows, lengthscale = drawn(60, [1.0, 3.0], 0.3), torch.tensor([0.7, 2.0])
     at = torch.as_tensor(np.random.default_rng(1).normal(size=(9, 2)))
-    search = NeighbourSearch(rows.x, rows.y[:, 0], lengthscale)
+    search = NeighbourSearch(rows.x, rows.y[:, 0], lengthscale, process=process)
     mean, variance = search.krige(at, torch.tensor(1.3), torch.tensor(0.2))
     arrays = (item.numpy() for item in (rows.x, rows.y[:, 0], at, lengthscale))
-    expected = exact(*arrays, scale=1.3, noise=0.2 + 1e-6)
-    np.testing.assert_allclose(mean, expected[0], rtol=1e-6)
-    np.testing.assert_allclose(variance, expected[1], rtol=1e-6)
+    expected = exact(*arrays, scale=1.3, noise=0.2 + 1e-6, is_smooth=process is SMOOTH)
+    np.testing.assert_allclose(mean, expected[0], atol=1e-7)
+    np.testing.assert_allclose(variance, expected[1], atol=1e-7)
 
 
 def test_both_ends_of_a_long_gap_speak() -> None:
@@ -87,12 +99,13 @@ def test_draws_along_one_input_have_the_moments_of_the_gaussian_process() -> Non
     scale, noise = torch.tensor(1.3).double(), torch.tensor(0.2).double()
     draws = search.draw(at, scale, noise, 20_000, generator())
 
-    def kernel(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    def covariance_of(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return scale**2 * torch.exp(-(a - b.mT).abs() / 0.7)
 
-    gram, cross = kernel(rows.x, rows.x) + noise * torch.eye(10), kernel(at, rows.x)
+    gram = covariance_of(rows.x, rows.x) + noise * torch.eye(10)
+    cross = covariance_of(at, rows.x)
     mean = cross @ torch.linalg.solve(gram, rows.y[:, 0])
-    covariance = kernel(at, at) - cross @ torch.linalg.solve(gram, cross.mT)
+    covariance = covariance_of(at, at) - cross @ torch.linalg.solve(gram, cross.mT)
     variance = covariance.diag()
     assert bool(((draws.mean(0) - mean).abs() < 5 * (variance / 20_000).sqrt()).all())
     error = ((variance[:, None] * variance + covariance.square()) / 20_000).sqrt()
@@ -151,6 +164,13 @@ def test_lengthscales_and_noise_are_found() -> None:
     assert 0.4 < float(found.lengthscale[0]) / 2.0 < 2.5
     assert float(found.lengthscale[1]) > 3 * float(found.lengthscale[0])
     assert 0.2 / 1.8 < float(found.noise_variance) ** 0.5 < 0.2 * 1.8
+
+
+@pytest.mark.parametrize("is_smooth", [False, True])
+def test_a_function_with_a_derivative_is_told_from_one_without(is_smooth: bool) -> None:
+    """Twelve other draws of each were all told right."""
+    rows = drawn(400, [1.0, 3.0, 3.0], 0.1, is_smooth=is_smooth)
+    assert find_roughness(rows.x, rows.y[:, 0], generator()).is_smooth == is_smooth
 
 
 def test_tails_of_two_widths_are_found() -> None:

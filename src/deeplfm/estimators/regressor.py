@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_feature_names, check_is_fitted
 from deeplfm.errors import ConfigError, InputError
 from deeplfm.estimators.archive import describe, rebuild
 from deeplfm.estimators.arrays import Arrays
+from deeplfm.estimators.faults import warn_of_faults
 from deeplfm.estimators.inspected import Inspected
 from deeplfm.estimators.labels import Labels
 from deeplfm.estimators.saving import Contents, Saved
@@ -82,6 +83,8 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
             arrays = arrays.by_time().trimmed()
             if self._start() not in ("paper", "table"):  # these know nothing of time
                 arrays = arrays.most_recent(in_batches=self.batch_size is not None)
+            if not arrays.stay_where_they_are:
+                warn_of_faults(arrays.read(slice(None))[1], self.labels_.texts)
         self.scaling_ = Scaling.of_pieces(arrays.pieces(), self.is_series_)
         with compiled_kernels(self.compile), graceful_interrupts():
             self.stack_, self.report_ = self._fit(self._rows(arrays), recipes)

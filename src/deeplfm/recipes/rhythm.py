@@ -22,6 +22,7 @@ from deeplfm.recipes.covariates import beside_own_covariates, start_own, unexpla
 from deeplfm.recipes.series import pursuit_recipe
 from deeplfm.starts.initial import lines_of, observed_series, start_rest
 from deeplfm.starts.response import Response, find_response
+from deeplfm.starts.rounds import find_rounds
 from deeplfm.starts.spectrum import Pursuit
 from deeplfm.starts.walk import set_multiples, without_slow
 from deeplfm.training import Rows
@@ -60,15 +61,16 @@ def rhythm_recipe(
         residual = unexplained(rows)
         read = without_slow(residual) if has_walk else residual
         found = lines_of(read, _MOST_HARMONICS, is_rhythm=True)
+        series = [observed_series(read, d) for d in range(len(found))]
         may_share = not (has_trend or has_walk) and len(found) <= _MOST_OUTPUTS
         if may_share and architecture.linear_system == "ode1":
-            series = [observed_series(residual, d) for d in range(len(found))]
             response = find_response(series, found)
             if response is not None:
                 return _answering(architecture, rows, seed, found, response)
+        found = find_rounds(series, found)
         alone = pursuit_recipe(
             architecture,
-            n_lines=_MOST_HARMONICS,
+            n_lines=max(lines.n_supported for lines in found),
             bandwidth=_BANDWIDTH,
             learn_bandwidth=True,
             has_trend=has_trend,

@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from deeplfm.neighbours import N_NEIGHBOURS, N_TAILS, NeighbourSearch, kriging_weights
+from deeplfm.kriging import N_NEIGHBOURS, ROUGH, SMOOTH, NeighbourSearch, Process, kriging_weights
+from deeplfm.neighbours import N_TAILS
 
 _STEPS, _ROUND, _RATE = 100, 10, 0.05  # neighbours are looked for once in a round
 _BATCH, _TAIL_ROWS, _FEWEST_ROWS = 500, 5000, 3
@@ -24,6 +25,7 @@ class Roughness(NamedTuple):
         lengthscale: along each input.
         scale: standard deviation of the function.
         noise_variance: of the rest.
+        is_smooth: the function has a derivative.
         tail_share: of the widths of errors.
         tail_scale: these widths, over that of a Gaussian error.
     """
@@ -31,6 +33,7 @@ class Roughness(NamedTuple):
     lengthscale: Float[Tensor, " P"]
     scale: Float[Tensor, ""]
     noise_variance: Float[Tensor, ""]
+    is_smooth: bool
     tail_share: Float[Tensor, " C"]
     tail_scale: Float[Tensor, " C"]
 
@@ -46,36 +49,54 @@ def find_roughness(
         generator: which rows are taken.
     """
     x, y = x.double(), y.double()
-    lengthscale, scale, noise = _scales(x, y, generator)
     some = torch.randperm(len(x), generator=generator)[:_TAIL_ROWS].to(x.device)
-    error = y.new_zeros(0)
+    # Along one input, smooth functions have starts of their own.
+    processes = (ROUGH,) if x.shape[1] == 1 else (ROUGH, SMOOTH)
+    found = [_roughness(x, y, some, process, generator) for process in processes]
+    return max(found, key=lambda item: item[1])[0]
+
+
+def _roughness(
+    x: Float[Tensor, "N P"],
+    y: Float[Tensor, " N"],
+    some: Int64[Tensor, " m"],
+    process: Process,
+    generator: torch.Generator,
+) -> tuple[Roughness, float]:
+    """What neighbours say where a function is of some process, and how well they foretell some rows."""
+    lengthscale, scale, noise = _scales(x, y, process, generator)
+    error, width = y.new_zeros(0), y.new_ones(0)
     if len(x) >= _FEWEST_ROWS:
-        mean, variance = NeighbourSearch(x, y, lengthscale).krige_others(some, scale, noise)
-        error = (y[some] - mean) / (variance + noise).sqrt()
-    return Roughness(lengthscale, scale, noise, *find_tails(error))
+        search = NeighbourSearch(x, y, lengthscale, process=process)
+        mean, variance = search.krige_others(some, scale, noise)
+        width = (variance + noise).sqrt()
+        error = (y[some] - mean) / width
+    tails = find_tails(error)
+    density = float((_log_bells(error, *tails).logsumexp(1) - width.log()).sum())
+    return Roughness(lengthscale, scale, noise, process is SMOOTH, *tails), density
 
 
 @torch.enable_grad()
 def _scales(
-    x: Float[Tensor, "N P"], y: Float[Tensor, " N"], generator: torch.Generator
+    x: Float[Tensor, "N P"], y: Float[Tensor, " N"], process: Process, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Lengthscales, scale and noise variance that maximise the density of rows given the others."""
     n_rows, n_inputs = x.shape
     size = max(float(y.std(correction=0)), _LEAST_SIZE) if n_rows else 1.0
     sizes = torch.tensor([math.log(size), math.log(0.5 * size)]).to(x)
-    # One lengthscale for all inputs together would be that of their sum of distances.
-    log_lengthscale = torch.full((n_inputs,), math.log(2.0 * n_inputs)).to(x)
+    # One lengthscale for all inputs together would be that of their distance.
+    log_lengthscale = torch.full((n_inputs,), math.log(2.0 * n_inputs ** (1 / process.norm))).to(x)
     if n_rows >= _FEWEST_ROWS and n_inputs == 1:
         log_lengthscale = _shortened(x, y, log_lengthscale, sizes, generator)
     parameters = [log_lengthscale.requires_grad_(), sizes.requires_grad_()]
     optimiser = torch.optim.Adam(parameters, lr=_RATE)
     for step in range(_STEPS if n_rows >= _FEWEST_ROWS else 0):
         if step % _ROUND == 0:
-            search = NeighbourSearch(x, y, log_lengthscale.detach().exp())
+            search = NeighbourSearch(x, y, log_lengthscale.detach().exp(), process=process)
         some = torch.randint(n_rows, (min(_BATCH, n_rows),), generator=generator).to(x.device)
         optimiser.zero_grad()
         near = search.others(some, N_NEIGHBOURS)
-        _loss(x, y, some, near, log_lengthscale, sizes).backward()
+        _loss(x, y, some, near, log_lengthscale, sizes, process).backward()
         optimiser.step()
     scale, noise = sizes.detach().exp().unbind()
     return log_lengthscale.detach().exp(), scale, noise.square()
@@ -88,12 +109,13 @@ def _loss(
     near: Int64[Tensor, "m k"],
     log_lengthscale: Float[Tensor, " P"],
     sizes: Float[Tensor, " 2"],
+    process: Process = ROUGH,
 ) -> Float[Tensor, ""]:
     """Minus the mean log density of some rows given their neighbours, but for a constant."""
-    distances = (x[near][:, :, None] - x[near][:, None]).abs(), (x[near] - x[some, None]).abs()
     rate, (scale, noise) = torch.exp(-log_lengthscale), sizes.exp().unbind()
-    between, distance = (item @ rate for item in distances)
-    weight, variance = kriging_weights(between, distance, scale, noise.square())
+    weight, variance = kriging_weights(
+        process, x[near] * rate, x[some] * rate, scale, noise.square()
+    )
     mean, variance = (weight * y[near]).sum(-1), variance + noise.square()
     return 0.5 * (variance.log() + (y[some] - mean).square() / variance).mean()
 
@@ -140,9 +162,15 @@ def find_tails(error: Float[Tensor, " N"]) -> tuple[Float[Tensor, " C"], Float[T
     scale = torch.logspace(-1, 0.5, N_TAILS).to(error)
     share = torch.full_like(scale, 1 / N_TAILS)
     for _ in range(_EM_STEPS):
-        log_density = share.log() - scale.log() - 0.5 * square / scale.square()
-        part = torch.softmax(log_density, dim=1)
+        part = torch.softmax(_log_bells(error, share, scale), dim=1)
         count = part.sum(0)
         share = (count + _PRIOR_ERRORS) / (count + _PRIOR_ERRORS).sum()
         scale = (((part * square).sum(0) + _PRIOR_ERRORS) / (count + _PRIOR_ERRORS)).sqrt()
     return share, scale
+
+
+def _log_bells(
+    error: Float[Tensor, " N"], share: Float[Tensor, " C"], scale: Float[Tensor, " C"]
+) -> Float[Tensor, "N C"]:
+    """Log density of errors by bells, but for a constant."""
+    return share.log() - scale.log() - 0.5 * (error[:, None] / scale).square()

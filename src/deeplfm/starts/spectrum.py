@@ -88,7 +88,7 @@ def periodogram(time: Array, value: Array) -> Periodogram:
     return Periodogram(frequency[keep], power + np.finfo(float).tiny)
 
 
-def pursue(time: Array, value: Array, max_lines: int) -> Pursuit:
+def pursue(time: Array, value: Array, max_lines: int, among: Array | None = None) -> Pursuit:
     """Orthogonal matching pursuit of sinusoids beside a constant and a slope.
 
     Strongest peak of the residual, refined between grid points on the exact times, all lines refitted,
@@ -98,6 +98,7 @@ def pursue(time: Array, value: Array, max_lines: int) -> Pursuit:
         time: times, in any order and spacing.
         value: values.
         max_lines: at most this many; fewer where the data do not carry three numbers for each.
+        among: the only frequencies that lines may have; any by default.
     """
     n_rows = len(time)
     if n_rows < 3 or np.ptp(time) == 0:  # nothing to be seen
@@ -107,9 +108,12 @@ def pursue(time: Array, value: Array, max_lines: int) -> Pursuit:
     residual = basis.add(time - time.mean(), residual)
     found: list[float] = []
     variances = [float(residual @ residual) / n_rows]
+    waves = None if among is None else np.exp(1j * np.outer(among, time))
     for _ in range(min(max_lines, (n_rows - 2) // 3)):
-        spectrum = periodogram(time, residual)
-        peak = _refine(time, residual, spectrum)
+        if among is None or waves is None:
+            peak = _refine(time, residual, periodogram(time, residual))
+        else:
+            peak = float(among[np.abs(waves @ residual).argmax()])
         found.append(peak)
         for column in (np.cos(peak * time), np.sin(peak * time)):
             residual = basis.add(column, residual)

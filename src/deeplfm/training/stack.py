@@ -108,15 +108,15 @@ def stacking_weights(
     return weight
 
 
-def series_weights(
+def race_weights(
     log_density: Float[Tensor, "B N D"], handicap: Float[Tensor, " B"] | None = None
 ) -> Float[Tensor, "B D"]:
-    """Weights for a series: partly by stacking, partly by the probability that each member is the best.
+    """Weights of a race: partly by stacking, partly by the probability that each member is the best.
 
-    Members of a race on a series are much alike, and stacking leaves the best one where its many
-    neighbours are; but a lead on the held-out rows need not last, and what is mixed covers better. So
-    stacking has half of the word, and less of it the surer several outputs agree on their best member:
-    luck would seldom choose the same one twice.
+    Members are much alike, and stacking leaves the best one where its many neighbours are; but a lead
+    on the held-out rows need not last, and what is mixed covers better. So stacking has half of the
+    word, and less of it the surer several outputs agree on their best member: luck would seldom choose
+    the same one twice.
     """
     alone = probability_of_best(log_density, handicap)
     best, stacked = heard_by_all(alone), stacking_weights(log_density, handicap)
@@ -126,12 +126,12 @@ def series_weights(
 def probability_of_best(
     log_density: Float[Tensor, "B N D"], handicap: Float[Tensor, " B"] | None = None
 ) -> Float[Tensor, "B D"]:
-    """How probable it is that each member is the best, by consecutive held-out rows of a series.
+    """How probable it is that each member is the best, by held-out rows in their order.
 
     All rows of an output together speak for a member, exp(Σ log density), averaged over uncertain
-    emphases of the parts of the tail: a lead in every part counts in full, one that rests on a single
-    part little, as neighbouring rows repeat each other (the Bayesian bootstrap of Yao et al. 2018, of
-    blocks). Who leaves is as in :func:`stacking_weights`.
+    emphases of parts of the rows: a lead in every part counts in full, one that rests on a single
+    part little, as neighbouring rows of a series repeat each other (the Bayesian bootstrap of Yao et
+    al. 2018, of blocks). Who leaves is as in :func:`stacking_weights`.
     """
     known = ~log_density.isnan().any(0)
     density = log_density.nan_to_num(0.0) * known

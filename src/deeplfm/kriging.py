@@ -1,0 +1,199 @@
+r"""What the nearest rows of a table say of a row: the Gaussian process of these rows, exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+N_NEIGHBOURS = 16  # along one input, and wherever scales are looked for
+_N_IN_TABLES = 64  # of several inputs, neighbours are on many sides
+_ROWS_AT_ONCE = 500
+_LEAST_NOISE = 1e-6  # variance, in standardised units: rows may coincide
+
+
+@dataclass(frozen=True)
+class Process:
+    """How alike a function is at two rows, by their distance in units of the lengthscales.
+
+    Attributes:
+        norm: distances along the inputs add up (1), or their squares do (2).
+        correlation: of a distance.
+    """
+
+    norm: int
+    correlation: Callable[[Tensor], Tensor]
+
+    def distance(
+        self, left: Float[Tensor, "*N n P"], right: Float[Tensor, "*N m P"]
+    ) -> Float[Tensor, "*N n m"]:
+        """Distances of rows from others."""
+        return torch.cdist(left, right, p=self.norm, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def _matern(distance: Tensor) -> Tensor:
+    scaled = math.sqrt(3) * distance
+    return (1 + scaled) * torch.exp(-scaled)
+
+
+# White noise through f' + f/ℓ = u along every input; and through the square of one such filter that
+# knows no directions (Matérn's, of one derivative).
+ROUGH = Process(1, lambda distance: torch.exp(-distance))
+SMOOTH = Process(2, _matern)
+
+
+class NeighbourSearch:
+    """Rows with a known value, to be found by their distance in units of the lengthscales.
+
+    Args:
+        x: all rows.
+        value: of each; NaN where it is missing.
+        lengthscale: ℓ along each input.
+        row_weight: what each row counts; rows of no weight are not there.
+        process: that the values are of.
+    """
+
+    def __init__(
+        self,
+        x: Float[Tensor, "N P"],
+        value: Float[Tensor, " N"],
+        lengthscale: Float[Tensor, " P"],
+        row_weight: Float[Tensor, " N"] | None = None,
+        process: Process = ROUGH,
+    ) -> None:
+        from scipy.spatial import cKDTree
+
+        weight = torch.ones_like(value) if row_weight is None else row_weight
+        is_known = ~value.isnan() & (weight > 0)
+        self.process, self.rate = process, 1 / lengthscale.double()
+        self.n_heard = N_NEIGHBOURS if x.shape[1] == 1 else _N_IN_TABLES
+        self.x = x[is_known].double() * self.rate
+        self.value, self.weight = value[is_known].double(), weight[is_known].double()
+        self.tree = cKDTree(self.x.cpu().numpy()) if len(self.x) else None
+        self.order = self.x[:, 0].argsort() if x.shape[1] == 1 else None
+
+    def nearest(self, x: Float[Tensor, "N P"], n: int) -> Int64[Tensor, "N m"]:
+        """The n nearest rows of each, or all where they are fewer.
+
+        Along one input half of them on each side: of a gap both ends speak, however long it is.
+        """
+        if self.tree is None:
+            return torch.zeros(len(x), 0, dtype=torch.long, device=x.device)
+        if self.order is not None:
+            n = min(n, len(self.x))
+            here = (x.double() * self.rate)[:, 0].contiguous()
+            place = torch.searchsorted(self.x[self.order, 0], here)
+            first = (place - n // 2).clamp(0, len(self.x) - n)
+            return self.order[first[:, None] + torch.arange(n, device=x.device)]
+        order = np.arange(1, min(n, len(self.x)) + 1)
+        _, index = self.tree.query(
+            (x.double() * self.rate).cpu().numpy(), k=order, p=self.process.norm
+        )
+        return torch.as_tensor(index, device=x.device).long()
+
+    def others(self, own: Int64[Tensor, " N"], n: int) -> Int64[Tensor, "N m"]:
+        """The n nearest of some of the rows themselves, without each itself."""
+        index = self.nearest(self.x[own] / self.rate, n + 1)
+        order = (index == own[:, None]).long().argsort(dim=1, stable=True)  # itself to the end
+        return index.gather(1, order)[:, :-1]
+
+    def krige(
+        self, x: Float[Tensor, "N P"], scale: Tensor, noise_variance: Tensor
+    ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
+        """Mean and variance of the function at some rows."""
+        parts = [
+            self._krige(
+                rows.double() * self.rate, self.nearest(rows, self.n_heard), scale, noise_variance
+            )
+            for rows in x.split(_ROWS_AT_ONCE)
+        ]
+        mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
+        return mean.to(x.dtype), variance.to(x.dtype)
+
+    def krige_others(
+        self, own: Int64[Tensor, " N"], scale: Tensor, noise_variance: Tensor
+    ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
+        """Mean and variance of the function at some of the rows, as the others tell them."""
+        parts = [
+            self._krige(self.x[some], self.others(some, self.n_heard), scale, noise_variance)
+            for some in own.split(_ROWS_AT_ONCE)
+        ]
+        mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
+        return mean, variance
+
+    def draw(
+        self,
+        x: Float[Tensor, "N 1"],
+        scale: Tensor,
+        noise_variance: Tensor,
+        n_draws: int,
+        generator: torch.Generator,
+    ) -> Float[Tensor, "S N"]:
+        """Rough functions along one input: paths, moved to what is known (Matheron's rule)."""
+        here = x.double() * self.rate
+        path = scale * ornstein_uhlenbeck(torch.cat([self.x, here])[:, 0], n_draws, generator)
+        known, asked = path.split([len(self.x), len(x)], dim=1)
+        noise = torch.randn(known.shape, generator=generator, dtype=known.dtype, device=x.device)
+        missed = self.value - known - (noise_variance / self.weight).sqrt() * noise
+        index = self.nearest(x, N_NEIGHBOURS)
+        weight, _ = self._weights(here, index, scale, noise_variance)
+        return asked + torch.stack([(weight * one[index]).sum(-1) for one in missed])
+
+    def _krige(
+        self, here: Tensor, index: Tensor, scale: Tensor, noise_variance: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        weight, variance = self._weights(here, index, scale, noise_variance)
+        return (weight * self.value[index]).sum(-1), variance
+
+    def _weights(
+        self, here: Tensor, index: Tensor, scale: Tensor, noise_variance: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        noise = noise_variance.double() / self.weight[index]
+        return kriging_weights(self.process, self.x[index], here, scale.double(), noise)
+
+
+def ornstein_uhlenbeck(
+    place: Float[Tensor, " N"], n_draws: int, generator: torch.Generator
+) -> Float[Tensor, "S N"]:
+    """Paths of the process of covariance e^{−|t − t'|}, at places in any order."""
+    noise = torch.randn(
+        (len(place), n_draws), generator=generator, dtype=place.dtype, device=place.device
+    )
+    ordered, order = place.sort()
+    keep = torch.exp(-ordered.diff())
+    for n, share in enumerate(keep, start=1):
+        noise[n] = share * noise[n - 1] + (1 - share.square()).sqrt() * noise[n]
+    return torch.empty_like(noise).index_copy(0, order, noise).mT
+
+
+def kriging_weights(
+    process: Process,
+    near: Float[Tensor, "N m P"],
+    here: Float[Tensor, "N P"],
+    scale: Float[Tensor, ""],
+    noise_variance: Float[Tensor, "*#N #m"],
+) -> tuple[Float[Tensor, "N m"], Float[Tensor, " N"]]:
+    """How much noisy values of neighbours say of a process at rows, and what they leave.
+
+    Args:
+        process: times ``scale``.
+        near: the neighbours of each row, in units of the lengthscales.
+        here: the rows.
+        scale: standard deviation of the process.
+        noise_variance: of the neighbours' values.
+
+    Returns:
+        Weights of these values in the mean of the process, and its variance.
+    """
+    prior = scale.square()
+    covariance = prior * process.correlation(process.distance(near, here[:, None])).squeeze(-1)
+    noise = (noise_variance + _LEAST_NOISE).expand_as(covariance)
+    gram = prior * process.correlation(process.distance(near, near)) + torch.diag_embed(noise)
+    root = torch.linalg.cholesky(gram)
+    weight = torch.cholesky_solve(covariance.unsqueeze(-1), root).squeeze(-1)
+    return weight, (prior - (weight * covariance).sum(-1)).clamp_min(0)
