@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-N_NEIGHBOURS = 16  # along one input, and wherever scales are looked for
-_N_IN_TABLES = 64  # of several inputs, neighbours are on many sides
+N_NEIGHBOURS = 16
 _ROWS_AT_ONCE = 500
 _LEAST_NOISE = 1e-6  # variance, in standardised units: rows may coincide
 
@@ -56,6 +55,7 @@ class NeighbourSearch:
         lengthscale: ℓ along each input.
         row_weight: what each row counts; rows of no weight are not there.
         process: that the values are of.
+        n_heard: how many of them a prediction hears.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class NeighbourSearch:
         lengthscale: Float[Tensor, " P"],
         row_weight: Float[Tensor, " N"] | None = None,
         process: Process = ROUGH,
+        n_heard: int = N_NEIGHBOURS,
     ) -> None:
         from scipy.spatial import cKDTree
 
         weight = torch.ones_like(value) if row_weight is None else row_weight
         is_known = ~value.isnan() & (weight > 0)
-        self.process, self.rate = process, 1 / lengthscale.double()
-        self.n_heard = N_NEIGHBOURS if x.shape[1] == 1 else _N_IN_TABLES
+        self.process, self.n_heard, self.rate = process, n_heard, 1 / lengthscale.double()
         self.x = x[is_known].double() * self.rate
         self.value, self.weight = value[is_known].double(), weight[is_known].double()
         self.tree = cKDTree(self.x.cpu().numpy()) if len(self.x) else None

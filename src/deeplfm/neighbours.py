@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.config import ModelConfig
-from deeplfm.kriging import ROUGH, SMOOTH, NeighbourSearch
+from deeplfm.kriging import N_NEIGHBOURS, ROUGH, SMOOTH, NeighbourSearch
 from deeplfm.likelihoods.base import Components
 from deeplfm.model import DeepLFM
 from deeplfm.randomness import generator_for
@@ -47,6 +47,7 @@ class Neighbours(DeepLFM):
     log_lengthscale: Tensor
     log_scale: Tensor
     is_smooth: Tensor
+    n_heard: Tensor
     tail_share: Tensor
     tail_scale: Tensor
 
@@ -59,6 +60,7 @@ class Neighbours(DeepLFM):
         self.register_buffer("log_lengthscale", torch.zeros(n_outputs, n_inputs))
         self.register_buffer("log_scale", torch.zeros(n_outputs))
         self.register_buffer("is_smooth", torch.zeros(n_outputs, dtype=torch.bool))
+        self.register_buffer("n_heard", torch.full((n_outputs,), N_NEIGHBOURS))
         self.register_buffer("tail_share", torch.full((N_TAILS, n_outputs), 1 / N_TAILS))
         self.register_buffer("tail_scale", torch.ones(N_TAILS, n_outputs))
         self._searches: list[NeighbourSearch] | None = None
@@ -149,9 +151,14 @@ class Neighbours(DeepLFM):
             rest, lengthscale = self.rest(), self.log_lengthscale.exp()
             self._searches = [
                 NeighbourSearch(
-                    self.x, rest[:, d], lengthscale[d], self.row_weight, SMOOTH if smooth else ROUGH
+                    self.x,
+                    rest[:, d],
+                    lengthscale[d],
+                    self.row_weight,
+                    SMOOTH if self.is_smooth[d] else ROUGH,
+                    int(self.n_heard[d]),
                 )
-                for d, smooth in enumerate(self.is_smooth)
+                for d in range(rest.shape[1])
             ]
         sizes = zip(self.log_scale.exp(), self.gaussian.log_variance.exp(), strict=True)
         return list(zip(self._searches, sizes, strict=True))

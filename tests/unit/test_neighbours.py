@@ -71,7 +71,7 @@ def exact(
 def test_few_rows_are_predicted_by_their_gaussian_process(process: Process) -> None:
     rows, lengthscale = drawn(60, [1.0, 3.0], 0.3), torch.tensor([0.7, 2.0])
     at = torch.as_tensor(np.random.default_rng(1).normal(size=(9, 2)))
-    search = NeighbourSearch(rows.x, rows.y[:, 0], lengthscale, process=process)
+    search = NeighbourSearch(rows.x, rows.y[:, 0], lengthscale, process=process, n_heard=64)
     mean, variance = search.krige(at, torch.tensor(1.3), torch.tensor(0.2))
     arrays = (item.numpy() for item in (rows.x, rows.y[:, 0], at, lengthscale))
     expected = exact(*arrays, scale=1.3, noise=0.2 + 1e-6, is_smooth=process is SMOOTH)

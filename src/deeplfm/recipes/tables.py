@@ -102,7 +102,7 @@ def neighbours_recipe(architecture: Architecture, handicap: float = 0.0) -> Reci
                 found = find_roughness(model.x[is_known], rest[is_known], generator)
                 model.log_lengthscale[d] = found.lengthscale.log()
                 model.log_scale[d] = found.scale.log()
-                model.is_smooth[d] = found.is_smooth
+                model.is_smooth[d], model.n_heard[d] = found.is_smooth, found.n_heard
                 model.gaussian.log_variance[d] = found.noise_variance.log()
                 model.tail_share[:, d], model.tail_scale[:, d] = found.tail_share, found.tail_scale
         return model

@@ -15,6 +15,10 @@ from deeplfm.neighbours import N_TAILS
 _STEPS, _ROUND, _RATE = 100, 10, 0.05  # neighbours are looked for once in a round
 _BATCH, _TAIL_ROWS, _FEWEST_ROWS = 500, 5000, 3
 _LEAST_SIZE = 1e-3  # standard deviation
+_MANY, _HANDICAP = (
+    64,
+    0.02,
+)  # neighbours; nats per row by which more, or a smooth process, must lead
 _EM_STEPS, _PRIOR_ERRORS = 100, 2.0
 
 
@@ -26,6 +30,7 @@ class Roughness(NamedTuple):
         scale: standard deviation of the function.
         noise_variance: of the rest.
         is_smooth: the function has a derivative.
+        n_heard: how many neighbours foretell best.
         tail_share: of the widths of errors.
         tail_scale: these widths, over that of a Gaussian error.
     """
@@ -34,6 +39,7 @@ class Roughness(NamedTuple):
     scale: Float[Tensor, ""]
     noise_variance: Float[Tensor, ""]
     is_smooth: bool
+    n_heard: int
     tail_share: Float[Tensor, " C"]
     tail_scale: Float[Tensor, " C"]
 
@@ -51,29 +57,39 @@ def find_roughness(
     x, y = x.double(), y.double()
     some = torch.randperm(len(x), generator=generator)[:_TAIL_ROWS].to(x.device)
     # Along one input, smooth functions have starts of their own.
-    processes = (ROUGH,) if x.shape[1] == 1 else (ROUGH, SMOOTH)
-    found = [_roughness(x, y, some, process, generator) for process in processes]
-    return max(found, key=lambda item: item[1])[0]
+    is_table = x.shape[1] > 1
+    processes, counts = (
+        ((ROUGH, SMOOTH), (N_NEIGHBOURS, _MANY)) if is_table else ((ROUGH,), (N_NEIGHBOURS,))
+    )
+    found = []
+    for process in processes:
+        scales = _scales(x, y, process, generator)
+        found += [_judged(x, y, some, process, n_heard, *scales) for n_heard in counts]
+    (first, bar), *others = found
+    best, density = max(others, key=lambda item: item[1], default=(first, bar))
+    return best if density > bar + _HANDICAP else first
 
 
-def _roughness(
+def _judged(
     x: Float[Tensor, "N P"],
     y: Float[Tensor, " N"],
     some: Int64[Tensor, " m"],
     process: Process,
-    generator: torch.Generator,
+    n_heard: int,
+    lengthscale: Float[Tensor, " P"],
+    scale: Float[Tensor, ""],
+    noise: Float[Tensor, ""],
 ) -> tuple[Roughness, float]:
-    """What neighbours say where a function is of some process, and how well they foretell some rows."""
-    lengthscale, scale, noise = _scales(x, y, process, generator)
+    """Roughness with the tails of errors in some rows, and their mean log density, but for a constant."""
     error, width = y.new_zeros(0), y.new_ones(0)
     if len(x) >= _FEWEST_ROWS:
-        search = NeighbourSearch(x, y, lengthscale, process=process)
+        search = NeighbourSearch(x, y, lengthscale, process=process, n_heard=n_heard)
         mean, variance = search.krige_others(some, scale, noise)
         width = (variance + noise).sqrt()
         error = (y[some] - mean) / width
     tails = find_tails(error)
-    density = float((_log_bells(error, *tails).logsumexp(1) - width.log()).sum())
-    return Roughness(lengthscale, scale, noise, process is SMOOTH, *tails), density
+    density = float((_log_bells(error, *tails).logsumexp(1) - width.log()).nanmean())
+    return Roughness(lengthscale, scale, noise, process is SMOOTH, n_heard, *tails), density
 
 
 @torch.enable_grad()

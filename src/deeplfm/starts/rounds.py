@@ -21,10 +21,11 @@ _NEAR, _N_NEAR = 1 / 800, 10  # of a resolution cell: how sure a rhythm is, and 
 
 
 def find_rounds(series: Sequence[Series], found: list[Pursuit]) -> list[Pursuit]:
-    """Lines of a rhythm of rhythms, where they say more than the harmonics of the rhythm.
+    """Lines of a rhythm of rhythms, for outputs of which they say more than the harmonics of the rhythm.
 
     They are looked for one by one among the multiples of the rhythm, and of every longer round that
-    holds a few of its rounds; which it is, all outputs say together.
+    holds a few of its rounds; which it is, all outputs say together. Less than half of what harmonics
+    leave must be left: some of so many multiples are near the lines of anything.
 
     Args:
         series: times and known values of each output.
@@ -33,40 +34,43 @@ def find_rounds(series: Sequence[Series], found: list[Pursuit]) -> list[Pursuit]
     fundamental = next((float(lines.frequency[0]) for lines in found if lines.n_supported), 0.0)
     span = max((float(np.ptp(time)) for time, _ in series if len(time)), default=0.0)
     n_long = int(min(_MOST_ROUNDS, fundamental * span / (2 * np.pi * _FEWEST_LONG)))
-    longer = [_Round.of(series, fundamental / count) for count in range(1, n_long + 1)]
-    best = min(longer, key=lambda item: item.criterion, default=None)
-    if best is None or best.criterion >= _criterion(series, found, 2):
+    rounds = [_Round.of(series, found, fundamental / count) for count in range(1, n_long + 1)]
+    best = max(rounds, key=lambda item: item.gain, default=None)
+    if best is None or not best.multiples:
         return found
-    return best.sharpened(series, 2 * np.pi / span).lines
+    sharp = best.sharpened(series, 2 * np.pi / span)
+    return [sharp.get(d, lines) for d, lines in enumerate(found)]
 
 
 @dataclass(frozen=True)
 class _Round:
     fundamental: float
-    lines: list[Pursuit]
-    criterion: float
+    multiples: dict[int, Array]  # of the outputs that take some
+    gain: float  # in the criterion, of these outputs
 
     @classmethod
-    def of(cls, series: Sequence[Series], fundamental: float) -> _Round:
-        """The strongest multiples of a frequency that the rows of each output support."""
-        lines = [
-            pursue(time, value, MOST_LINES, _multiples(time, fundamental)) for time, value in series
-        ]
-        return cls(fundamental, lines, _criterion(series, lines, 3))
+    def of(cls, series: Sequence[Series], found: list[Pursuit], fundamental: float) -> _Round:
+        """The strongest multiples of a frequency for the outputs that they say more of."""
+        multiples, gain = {}, 0.0
+        for d, (time, value) in enumerate(series):
+            some = pursue(time, value, MOST_LINES, _multiples(time, fundamental))
+            ahead = _criterion(len(time), found[d], 2) - _criterion(len(time), some, 3)
+            if ahead > 0 and _left(some) < _left(found[d]) / 2:
+                multiples[d] = np.round(some.frequency[: some.n_supported] / fundamental)
+                gain += ahead
+        return cls(fundamental, multiples, gain)
 
-    def sharpened(self, series: Sequence[Series], cell: float) -> _Round:
-        """The same multiples of a frequency so near that the highest is met as well."""
-        multiples = [
-            np.round(item.frequency[: item.n_supported] / self.fundamental) for item in self.lines
-        ]
+    def sharpened(self, series: Sequence[Series], cell: float) -> dict[int, Pursuit]:
+        """Lines at the same multiples of a frequency so near that the highest is met as well."""
 
-        def at(fundamental: float) -> _Round:
-            pairs = zip(series, multiples, strict=True)
-            lines = [_lines(*pair, fundamental * factors) for pair, factors in pairs]
-            return _Round(fundamental, lines, _criterion(series, lines, 3))
+        def at(fundamental: float) -> dict[int, Pursuit]:
+            return {d: _lines(*series[d], fundamental * some) for d, some in self.multiples.items()}
+
+        def cost(found: dict[int, Pursuit]) -> float:
+            return sum(_criterion(len(series[d][0]), lines, 3) for d, lines in found.items())
 
         near = self.fundamental + _NEAR * cell * np.linspace(-1, 1, 2 * _N_NEAR + 1)
-        return min(map(at, near.tolist()), key=lambda item: item.criterion)
+        return min(map(at, near.tolist()), key=cost)
 
 
 def _multiples(time: Array, fundamental: float) -> Array:
@@ -81,10 +85,11 @@ def _lines(time: Array, value: Array, frequency: Array) -> Pursuit:
     return Pursuit(frequency, amplitude, np.full(len(frequency) + 1, left), len(frequency))
 
 
-def _criterion(series: Sequence[Series], found: Sequence[Pursuit], n_numbers: int) -> float:
-    """That of the lines of all outputs, each of which takes so many numbers."""
-    total = 0.0
-    for (time, _), lines in zip(series, found, strict=True):
-        left = lines.residual_variance[[lines.n_supported]] + np.finfo(float).tiny
-        total += float(criterion(len(time), left, np.array([n_numbers * lines.n_supported]))[0])
-    return total
+def _left(lines: Pursuit) -> float:
+    return float(lines.residual_variance[lines.n_supported])
+
+
+def _criterion(n_rows: int, lines: Pursuit, n_numbers: int) -> float:
+    """That of lines, each of which takes so many numbers."""
+    left = np.array([_left(lines) + np.finfo(float).tiny])
+    return float(criterion(n_rows, left, np.array([n_numbers * lines.n_supported]))[0])

@@ -108,9 +108,10 @@ def pursue(time: Array, value: Array, max_lines: int, among: Array | None = None
     residual = basis.add(time - time.mean(), residual)
     found: list[float] = []
     variances = [float(residual @ residual) / n_rows]
-    waves = None if among is None else np.exp(1j * np.outer(among, time))
-    for _ in range(min(max_lines, (n_rows - 2) // 3)):
-        if among is None or waves is None:
+    waves = np.exp(1j * np.outer(among if among is not None else [], time))
+    most = min(max_lines, (n_rows - 2) // 3)
+    for _ in range(most if among is None else min(most, len(among))):
+        if among is None:
             peak = _refine(time, residual, periodogram(time, residual))
         else:
             peak = float(among[np.abs(waves @ residual).argmax()])

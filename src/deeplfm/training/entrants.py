@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from deeplfm.training.calibration import calibrate
 from deeplfm.training.loop import History
 from deeplfm.training.recipe import Recipe
 from deeplfm.training.rows import Rows, RowSource
-from deeplfm.training.stack import race_weights
+from deeplfm.training.stack import series_weights, stacking_weights
 
 IN_GAPS = ", in gaps"  # added to the name of a recipe's copy for gaps
 _KEEP_ABOVE = 0.05
@@ -85,10 +86,11 @@ def judge(model: DeepLFM, inner: RowSource, rows: Rows) -> Judgement:
     return Judgement(*calibration, posterior.mean, density)
 
 
-def weight_ahead(entrants: list[Entrant]) -> Float[Tensor, "B D"]:
+def weight_ahead(entrants: list[Entrant], is_series: bool) -> Float[Tensor, "B D"]:
     """Weights by the held-out rows, of those that foretell."""
+    weigh = series_weights if is_series else stacking_weights
     some = [b for b, item in enumerate(entrants) if item.recipe.foretells] or range(len(entrants))
-    return _weights(entrants, {b: entrants[b].ahead for b in some})
+    return _weights(weigh, entrants, {b: entrants[b].ahead for b in some})
 
 
 def weight_in_gaps(entrants: list[Entrant]) -> Float[Tensor, "B D"]:
@@ -96,18 +98,20 @@ def weight_in_gaps(entrants: list[Entrant]) -> Float[Tensor, "B D"]:
     judged = {b: item.in_gaps for b, item in enumerate(entrants) if item.in_gaps is not None}
     if not judged:
         return torch.zeros_like(entrants[0].ahead.density[:1]).expand(len(entrants), -1)
-    found = _weights(entrants, judged)
+    found = _weights(series_weights, entrants, judged)
     is_hidden = ~next(iter(judged.values())).density.isnan().all(0)
     return found * is_hidden
 
 
-def _weights(entrants: list[Entrant], by: dict[int, Judgement]) -> Float[Tensor, "B D"]:
+def _weights(
+    weigh: Callable[[Tensor, Tensor], Tensor], entrants: list[Entrant], by: dict[int, Judgement]
+) -> Float[Tensor, "B D"]:
     """Weights of some entrants, and none of the others; who is there for gaps has no handicap there."""
     density = torch.stack([judgement.density for judgement in by.values()])
     recipes = [entrants[b].recipe for b in by]
     handicap = density.new_tensor([item.handicap if item.foretells else 0.0 for item in recipes])
     weight = density.new_zeros(len(entrants), density.shape[-1])
-    weight[list(by)] = race_weights(density, handicap)
+    weight[list(by)] = weigh(density, handicap)
     return weight
 
 

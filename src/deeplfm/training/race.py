@@ -108,7 +108,7 @@ def race(
     report = Report()
     course = _Course.on(rows, is_series, seed, progress, is_alone=len(recipes) == 1)
     entrants = _entrants(recipes, course, report)
-    weight, in_gaps = weight_ahead(entrants), weight_in_gaps(entrants)
+    weight, in_gaps = weight_ahead(entrants, is_series), weight_in_gaps(entrants)
     report.held_out_nmse = _nmse_of_stack(entrants, weight, course.held_out)
     jobs = jobs_of(entrants, weight, in_gaps)
     stack = _stack(_members(entrants, jobs, rows, course, report), course, report)

@@ -14,7 +14,7 @@ from deeplfm.model import DeepLFM
 from deeplfm.predictive import Predictive, mix
 
 _EM_STEPS = 200
-_PRIOR_SHARE = 0.05  # of the rows, granted to each survivor before any are seen
+_PRIOR_SHARE = 0.05  # of a series' rows, granted to each survivor before any are seen
 _WORST_GAP = 1.0  # nats per row
 _N_PARTS, _N_SHARES = 4, 12  # of a series; all ways to share so much emphasis among them are tried
 _KINSHIP = 0.5  # probability that what is best for one output is best for another
@@ -89,49 +89,59 @@ def known_span(x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> Float[Tensor
 
 
 def stacking_weights(
-    log_density: Float[Tensor, "B N D"], handicap: Float[Tensor, " B"] | None = None
+    log_density: Float[Tensor, "B N D"],
+    handicap: Float[Tensor, " B"] | None = None,
+    prior_share: float | None = None,
 ) -> Float[Tensor, "B D"]:
     """Weights that maximise the log density of the mixture on held-out rows (EM, from uniform).
 
     Members more than a nat per row behind the best of an output leave it; the others keep a small
-    share whatever the rows say, as these are few. NaN marks missing targets; an output without any
-    target gets uniform weights. A member with a handicap must be that far ahead of all without.
+    share whatever the rows say. NaN marks missing targets; an output without any target gets uniform
+    weights. A member with a handicap must be that far ahead of all without.
+
+    Args:
+        log_density: of the held-out rows by each member.
+        handicap: of each member, in nats per row.
+        prior_share: of the rows, granted to each member before any are seen; by default one row is.
     """
     known = ~log_density.isnan().any(0)
     density = log_density.nan_to_num(0.0)
     survives = _survivors(density, known, handicap)
+    prior = 1.0 if prior_share is None else prior_share * known.sum(0).clamp_min(1)
     weight = survives / survives.sum(0)
     for _ in range(_EM_STEPS):
         share = torch.softmax(density + weight.log()[:, None], dim=0) * known
-        weight = share.sum(1) + _PRIOR_SHARE * known.sum(0).clamp_min(1) * survives
+        weight = share.sum(1) + prior * survives
         weight = weight / weight.sum(0)
     return weight
 
 
-def race_weights(
+def series_weights(
     log_density: Float[Tensor, "B N D"], handicap: Float[Tensor, " B"] | None = None
 ) -> Float[Tensor, "B D"]:
-    """Weights of a race: partly by stacking, partly by the probability that each member is the best.
+    """Weights for a series: partly by stacking, partly by the probability that each member is the best.
 
-    Members are much alike, and stacking leaves the best one where its many neighbours are; but a lead
-    on the held-out rows need not last, and what is mixed covers better. So stacking has half of the
-    word, and less of it the surer several outputs agree on their best member: luck would seldom choose
-    the same one twice.
+    Members of a race on a series are much alike, and stacking leaves the best one where its many
+    neighbours are; but a lead on the held-out rows need not last, and what is mixed covers better. So
+    stacking has half of the word, and less of it the surer several outputs agree on their best member:
+    luck would seldom choose the same one twice. Neighbouring rows repeat each other: they are worth
+    fewer than they are, and what each member has before any speak grows with them.
     """
     alone = probability_of_best(log_density, handicap)
-    best, stacked = heard_by_all(alone), stacking_weights(log_density, handicap)
+    stacked = stacking_weights(log_density, handicap, _PRIOR_SHARE)
+    best = heard_by_all(alone)
     return best + (1 - _agreement(alone, handicap)) / 2 * (stacked - best)
 
 
 def probability_of_best(
     log_density: Float[Tensor, "B N D"], handicap: Float[Tensor, " B"] | None = None
 ) -> Float[Tensor, "B D"]:
-    """How probable it is that each member is the best, by held-out rows in their order.
+    """How probable it is that each member is the best, by consecutive held-out rows of a series.
 
     All rows of an output together speak for a member, exp(Σ log density), averaged over uncertain
-    emphases of parts of the rows: a lead in every part counts in full, one that rests on a single
-    part little, as neighbouring rows of a series repeat each other (the Bayesian bootstrap of Yao et
-    al. 2018, of blocks). Who leaves is as in :func:`stacking_weights`.
+    emphases of the parts of the tail: a lead in every part counts in full, one that rests on a single
+    part little, as neighbouring rows repeat each other (the Bayesian bootstrap of Yao et al. 2018, of
+    blocks). Who leaves is as in :func:`stacking_weights`.
     """
     known = ~log_density.isnan().any(0)
     density = log_density.nan_to_num(0.0) * known

@@ -15,8 +15,8 @@ HOURS = np.arange(3.5 * 168)
 def week(hours: Array, seed: int = 0) -> Array:
     """A sharp peak every day, lower on the last two of seven, with noise."""
     height = np.where(hours // 24 % 7 < 5, 1.0, 0.4)
-    noise = 0.1 * np.random.default_rng(seed).normal(size=len(hours))
-    peak: Array = height * np.exp(-0.5 * ((hours % 24 - 12) / 2.5) ** 2)
+    noise = 0.05 * np.random.default_rng(seed).normal(size=len(hours))
+    peak: Array = height * np.exp(-0.5 * ((hours % 24 - 12) / 1.2) ** 2)
     return peak + noise
 
 
@@ -70,3 +70,11 @@ def test_pursuit_among_few_frequencies_takes_no_other() -> None:
     assert found.frequency == pytest.approx(among[[2, 0]])
     assert found.amplitude == pytest.approx([2.0, 1.0], rel=1e-6)
     assert found.residual_variance[2] < 1e-9
+
+
+def test_an_output_that_is_seldom_known_is_no_trouble() -> None:
+    """Once a day, a day has no multiples; once a week, there is nothing to see."""
+    daily, weekly = HOURS[::24], HOURS[::168]
+    frequencies = rounds_of((HOURS, week(HOURS)), (daily, week(daily)), (weekly, week(weekly)))
+    assert len(frequencies[0]) > 10
+    assert len(frequencies[2]) == 0

@@ -1,6 +1,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from deeplfm.training.recipe import Recipe
 from deeplfm.training.stack import (
     heard_by_all,
     probability_of_best,
-    race_weights,
+    series_weights,
     stacking_weights,
 )
 
@@ -246,6 +247,16 @@ def test_stacking_weights_of_a_known_mixture() -> None:
     assert float(weight.sum()) == pytest.approx(1)
 
 
+stacked = partial(stacking_weights, prior_share=0.05)  # as in a series
+
+
+def test_of_many_rows_of_a_table_a_bad_member_keeps_next_to_nothing() -> None:
+    """Half a nat behind in each of 1000 rows; in a series it would keep its share of 5 %."""
+    density = torch.stack([torch.full((1000, 1), 0.5), torch.zeros(1000, 1)]).double()
+    assert float(stacking_weights(density)[1, 0]) == pytest.approx(1 / 1000, rel=2)
+    assert float(stacked(density)[1, 0]) > 0.04
+
+
 def heard_probability_of_best(
     density: torch.Tensor, handicap: torch.Tensor | None = None
 ) -> torch.Tensor:
@@ -254,39 +265,39 @@ def heard_probability_of_best(
 
 def test_weights_of_one_output_are_half_stacked_and_half_the_probability_of_the_best() -> None:
     density = torch.stack([torch.full((100, 1), 0.1), *torch.zeros(4, 100, 1)]).double()
-    expected = (stacking_weights(density) + probability_of_best(density)) / 2
-    torch.testing.assert_close(race_weights(density), expected)
-    assert float(race_weights(density)[0, 0]) > 0.5
+    expected = (stacked(density) + probability_of_best(density)) / 2
+    torch.testing.assert_close(series_weights(density), expected)
+    assert float(series_weights(density)[0, 0]) > 0.5
 
 
 def test_a_lead_that_all_outputs_share_leaves_stacking_no_word() -> None:
     """Both outputs are sure of one start by e⁵⁰; stacking alone grants four others a share."""
     density = torch.stack([torch.full((100, 2), 0.5), *torch.zeros(4, 100, 2)]).double()
-    assert bool((stacking_weights(density)[0] < 0.9).all())
-    torch.testing.assert_close(race_weights(density)[0], torch.ones(2).double())
+    assert bool((stacked(density)[0] < 0.9).all())
+    torch.testing.assert_close(series_weights(density)[0], torch.ones(2).double())
 
 
 @pytest.mark.parametrize("best", [(0, 1), (0, 0, 1)])
 def test_outputs_that_are_sure_of_different_starts_are_half_stacked(best: tuple[int, ...]) -> None:
     is_best = torch.nn.functional.one_hot(torch.tensor(best), 3).T.double()  # B D
     density = 0.5 * is_best[:, None].repeat(1, 100, 1)
-    expected = (stacking_weights(density) + is_best) / 2
-    torch.testing.assert_close(race_weights(density), expected)
+    expected = (stacked(density) + is_best) / 2
+    torch.testing.assert_close(series_weights(density), expected)
 
 
 def test_outputs_that_agree_on_a_start_with_a_handicap_are_half_stacked() -> None:
     density = torch.stack([torch.full((100, 2), 0.5), torch.zeros(100, 2)]).double()
     handicap = torch.tensor([0.2, 0.0]).double()
-    expected = (stacking_weights(density, handicap) + torch.eye(2)[:, :1]) / 2
-    torch.testing.assert_close(race_weights(density, handicap), expected)
+    expected = (stacked(density, handicap) + torch.eye(2)[:, :1]) / 2
+    torch.testing.assert_close(series_weights(density, handicap), expected)
 
 
 def test_an_output_without_rows_confirms_no_more_than_chance() -> None:
     """Two starts are equally probable there: the other output's is the same one with one half."""
     density = torch.stack([torch.full((100, 2), 0.5), torch.zeros(100, 2)]).double()
     density[:, :, 1] = torch.nan
-    expected = 0.25 * stacking_weights(density)[0, 0] + 0.75
-    torch.testing.assert_close(race_weights(density)[0, 0], expected)
+    expected = 0.25 * stacked(density)[0, 0] + 0.75
+    torch.testing.assert_close(series_weights(density)[0, 0], expected)
 
 
 def test_a_small_lead_in_every_part_of_a_series_decides() -> None:
@@ -294,7 +305,7 @@ def test_a_small_lead_in_every_part_of_a_series_decides() -> None:
     density = torch.stack([torch.full((100, 1), 0.1), *torch.zeros(4, 100, 1)]).double()
     weight = probability_of_best(density)
     assert float(weight[0, 0]) == pytest.approx(math.exp(10) / (math.exp(10) + 4))
-    assert float(stacking_weights(density)[0, 0]) < 0.5
+    assert float(stacked(density)[0, 0]) < 0.5
 
 
 def test_a_lead_that_rests_on_one_part_of_a_series_is_worth_little() -> None:
