@@ -35,6 +35,10 @@ class Process:
         return torch.cdist(left, right, p=self.norm, compute_mode="donot_use_mm_for_euclid_dist")
 
 
+def _exponential(distance: Tensor) -> Tensor:
+    return torch.exp(-distance)
+
+
 def _matern(distance: Tensor) -> Tensor:
     scaled = math.sqrt(3) * distance
     return (1 + scaled) * torch.exp(-scaled)
@@ -42,7 +46,7 @@ def _matern(distance: Tensor) -> Tensor:
 
 # White noise through f' + f/ℓ = u along every input; and through the square of one such filter that
 # knows no directions (Matérn's, of one derivative).
-ROUGH = Process(1, lambda distance: torch.exp(-distance))
+ROUGH = Process(1, _exponential)
 SMOOTH = Process(2, _matern)
 
 

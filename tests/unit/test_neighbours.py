@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -263,6 +264,14 @@ def test_a_saved_model_predicts_the_same(tmp_path) -> None:
     again = DeepLFMRegressor.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict(x), model.predict(x))
     np.testing.assert_array_equal(again.predict_interval(x), model.predict_interval(x))
+
+
+def test_a_model_that_has_predicted_can_be_sent_to_another_process() -> None:
+    rows = drawn(80, [1.0, 1.0], 0.3)
+    x = rows.x.numpy()
+    model = DeepLFMRegressor(start="neighbours", random_state=0, progress=False)
+    mean = model.fit(x, rows.y.numpy()).predict(x)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(x), mean)
 
 
 def test_a_target_near_either_of_two_values_is_told_so() -> None:

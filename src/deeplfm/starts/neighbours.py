@@ -56,11 +56,10 @@ def find_roughness(
     """
     x, y = x.double(), y.double()
     some = torch.randperm(len(x), generator=generator)[:_TAIL_ROWS].to(x.device)
-    # Along one input, smooth functions have starts of their own.
+    # Along one input there are two sides, and smooth functions have starts of their own.
     is_table = x.shape[1] > 1
-    processes, counts = (
-        ((ROUGH, SMOOTH), (N_NEIGHBOURS, _MANY)) if is_table else ((ROUGH,), (N_NEIGHBOURS,))
-    )
+    processes = (ROUGH, SMOOTH) if is_table else (ROUGH,)
+    counts = (N_NEIGHBOURS, _MANY) if is_table else (N_NEIGHBOURS,)
     found = []
     for process in processes:
         scales = _scales(x, y, process, generator)
