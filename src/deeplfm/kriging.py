@@ -44,8 +44,7 @@ def _matern(distance: Tensor) -> Tensor:
     return (1 + scaled) * torch.exp(-scaled)
 
 
-# White noise through f' + f/ℓ = u along every input; and through the square of one such filter that
-# knows no directions (Matérn's, of one derivative).
+# White noise through f' + f/ℓ = u along every input; and Matérn's, whose functions have one derivative.
 ROUGH = Process(1, _exponential)
 SMOOTH = Process(2, _matern)
 
@@ -144,7 +143,7 @@ class NeighbourSearch:
         known, asked = path.split([len(self.x), len(x)], dim=1)
         noise = torch.randn(known.shape, generator=generator, dtype=known.dtype, device=x.device)
         missed = self.value - known - (noise_variance / self.weight).sqrt() * noise
-        index = self.nearest(x, N_NEIGHBOURS)
+        index = self.nearest(x, self.n_heard)
         weight, _ = self._weights(here, index, scale, noise_variance)
         return asked + torch.stack([(weight * one[index]).sum(-1) for one in missed])
 

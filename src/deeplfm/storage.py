@@ -17,7 +17,7 @@ from deeplfm.files import write_whole
 from deeplfm.versions import versions
 
 FORMAT = "deeplfm"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 2
 _DESCRIPTION = "model.json"
 
 

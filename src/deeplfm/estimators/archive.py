@@ -83,6 +83,10 @@ def rebuild(
     span = tensors.get("stack.span")
     if span is not None and span.ndim == 1:  # an earlier file: one for all outputs
         tensors["stack.span"] = span[:, None].repeat(1, n_outputs)
+    for i, member in enumerate(members):
+        if isinstance(member, Neighbours):  # in an earlier file all were rough, and heard as many
+            tensors.setdefault(f"stack.members.{i}.is_smooth", member.is_smooth)
+            tensors.setdefault(f"stack.members.{i}.n_heard", member.n_heard)
     restore(
         regressor.stack_, {name.removeprefix("stack."): value for name, value in tensors.items()}
     )

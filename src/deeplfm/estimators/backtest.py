@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy import ndarray
 
 from deeplfm.errors import InputError
 from deeplfm.estimators.answers import SCORES, score_table
+from deeplfm.estimators.faults import FaultWarning
 from deeplfm.estimators.observations import FEWEST_KNOWN
 from deeplfm.estimators.regressor import DeepLFMRegressor
 from deeplfm.training.progress import progress_bar
@@ -39,7 +41,11 @@ def backtest(
         bar.update(0, len(origins), np.nan)
         for fold, (origin, end) in enumerate(origins, start=1):
             regressor = DeepLFMRegressor(**settings | {"progress": False})
-            regressor.fit(x[:origin], observed.iloc[:origin].reset_index(drop=True))
+            with warnings.catch_warnings():
+                warnings.simplefilter(
+                    "ignore", FaultWarning
+                )  # the fit of all rows has told of them
+                regressor.fit(x[:origin], observed.iloc[:origin].reset_index(drop=True))
             if regressor.report_.interrupted:
                 if not tables:
                     raise KeyboardInterrupt

@@ -20,6 +20,10 @@ _EMPTY = 0.7  # of the way from the middle to a far value on which there are no 
 _FLAT = 0.1  # of the range of the middle half: most steps between far values are smaller
 
 
+class FaultWarning(UserWarning):
+    """Values of a series look like faults."""
+
+
 @dataclass(frozen=True)
 class Faults:
     """What looks like faults in a series.
@@ -41,8 +45,8 @@ def find_faults(values: Float64[ndarray, " N"]) -> Faults | None:
     """Faults in a series, in order of time; ``None`` where nothing looks like one.
 
     A peak has sides: where values lie between the far ones and the rest, both are one signal, unless it
-    stands still far away, as when something is switched off. And where the last value is far, the rest
-    may be over.
+    stands still far away, as when something is switched off. Where the last values are far, nobody knows
+    whether the others will come back: these count as no faults.
     """
     known = values[~np.isnan(values)]
     if len(known) < _FEWEST:
@@ -50,7 +54,9 @@ def find_faults(values: Float64[ndarray, " N"]) -> Faults | None:
     low, middle, high = np.percentile(known, [25, 50, 75])
     reach = _FAR * (high - low)
     is_far: Bool[ndarray, " n"] = (known < low - reach) | (known > high + reach)
-    if reach == 0 or not is_far.any() or is_far.mean() > _MOST or is_far[-1]:
+    n_back = int(np.argmin(is_far[::-1]))  # far values at the end
+    known, is_far = known[: len(known) - n_back], is_far[: len(known) - n_back]
+    if reach == 0 or not is_far.any() or is_far.mean() > _MOST:
         return None
     far, near = known[is_far], known[~is_far]
     edge = np.where(far > middle, near.max(), near.min())
@@ -75,6 +81,7 @@ def warn_of_faults(values: Float64[ndarray, "N D"], names: Sequence[str]) -> Non
             f"{name}: {found.count} {some} far from all others ({_words(found.span)}; the others "
             f"{_words(found.others)}){where}. What is fitted will follow them. If they are faults of the "
             "measurement, leave them empty (NaN) and fit again: gaps are filled.",
+            FaultWarning,
             stacklevel=3,
         )
 

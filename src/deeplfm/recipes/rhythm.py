@@ -20,8 +20,9 @@ from deeplfm.recipes.architecture import (
 )
 from deeplfm.recipes.covariates import beside_own_covariates, start_own, unexplained
 from deeplfm.recipes.series import pursuit_recipe
-from deeplfm.starts.initial import lines_of, observed_series, start_rest
+from deeplfm.starts.initial import observed_series, start_rest
 from deeplfm.starts.response import Response, find_response
+from deeplfm.starts.rhythm import find_rhythm
 from deeplfm.starts.rounds import find_rounds
 from deeplfm.starts.spectrum import Pursuit
 from deeplfm.starts.walk import set_multiples, without_slow
@@ -60,8 +61,8 @@ def rhythm_recipe(
     def build(rows: Rows, seed: int) -> DeepLFM:
         residual = unexplained(rows)
         read = without_slow(residual) if has_walk else residual
-        found = lines_of(read, _MOST_HARMONICS, is_rhythm=True)
-        series = [observed_series(read, d) for d in range(len(found))]
+        series = [observed_series(read, d) for d in range(rows.y.shape[1])]
+        found = find_rhythm(series, _MOST_HARMONICS)
         may_share = not (has_trend or has_walk) and len(found) <= _MOST_OUTPUTS
         if may_share and architecture.linear_system == "ode1":
             response = find_response(series, found)

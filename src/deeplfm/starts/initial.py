@@ -14,7 +14,6 @@ from deeplfm.features import FirstOrder
 from deeplfm.layers import Block, Layer
 from deeplfm.model import DeepLFM
 from deeplfm.starts.composition import find_composition
-from deeplfm.starts.rhythm import find_rhythm
 from deeplfm.starts.spectrum import Array, Pursuit, periodogram, pursue, typical_step
 from deeplfm.training import Rows
 from deeplfm.variational import MeanField
@@ -104,10 +103,9 @@ def start_from_spectrum(block: Block, rows: Rows, rng: np.random.Generator) -> N
     set_frequencies(block, frequency, spread=_resolution(rows) / 20)
 
 
-def lines_of(rows: Rows, most: int, is_rhythm: bool = False) -> list[Pursuit]:
-    """Lines of every output: each one's own, or harmonics of one rhythm that all share."""
-    series = [observed_series(rows, d) for d in range(rows.y.shape[1])]
-    return find_rhythm(series, most) if is_rhythm else [pursue(*pair, most) for pair in series]
+def lines_of(rows: Rows, most: int) -> list[Pursuit]:
+    """Lines of every output, found one by one."""
+    return [pursue(*observed_series(rows, d), most) for d in range(rows.y.shape[1])]
 
 
 @torch.no_grad()

@@ -30,7 +30,7 @@ class Roughness(NamedTuple):
         scale: standard deviation of the function.
         noise_variance: of the rest.
         is_smooth: the function has a derivative.
-        n_heard: how many neighbours foretell best.
+        n_heard: how many neighbours a prediction hears.
         tail_share: of the widths of errors.
         tail_scale: these widths, over that of a Gaussian error.
     """
@@ -57,16 +57,24 @@ def find_roughness(
     x, y = x.double(), y.double()
     some = torch.randperm(len(x), generator=generator)[:_TAIL_ROWS].to(x.device)
     # Along one input there are two sides, and smooth functions have starts of their own.
-    is_table = x.shape[1] > 1
-    processes = (ROUGH, SMOOTH) if is_table else (ROUGH,)
-    counts = (N_NEIGHBOURS, _MANY) if is_table else (N_NEIGHBOURS,)
+    has_several = x.shape[1] > 1
+    processes = (ROUGH, SMOOTH) if has_several else (ROUGH,)
+    counts = (N_NEIGHBOURS, _MANY) if has_several else (N_NEIGHBOURS,)
     found = []
     for process in processes:
         scales = _scales(x, y, process, generator)
         found += [_judged(x, y, some, process, n_heard, *scales) for n_heard in counts]
-    (first, bar), *others = found
-    best, density = max(others, key=lambda item: item[1], default=(first, bar))
-    return best if density > bar + _HANDICAP else first
+    (plain, bar), *others = found
+    best, density = max(others, key=lambda item: float(item[1].mean()), default=(plain, bar))
+    return best if _is_ahead(density - bar) else plain
+
+
+def _is_ahead(lead: Float[Tensor, " m"]) -> bool:
+    """Whether a lead, in nats of each row, is more than a handicap and more than luck."""
+    if len(lead) < _FEWEST_ROWS:
+        return False
+    doubt = float(lead.std()) / math.sqrt(len(lead))
+    return float(lead.mean()) > max(_HANDICAP, 2 * doubt)
 
 
 def _judged(
@@ -78,16 +86,16 @@ def _judged(
     lengthscale: Float[Tensor, " P"],
     scale: Float[Tensor, ""],
     noise: Float[Tensor, ""],
-) -> tuple[Roughness, float]:
-    """Roughness with the tails of errors in some rows, and their mean log density, but for a constant."""
-    error, width = y.new_zeros(0), y.new_ones(0)
+) -> tuple[Roughness, Float[Tensor, " m"]]:
+    """Roughness with the tails of errors in some rows, and their log densities, but for a constant."""
+    error, width = y.new_zeros(0), y.new_zeros(0)
     if len(x) >= _FEWEST_ROWS:
         search = NeighbourSearch(x, y, lengthscale, process=process, n_heard=n_heard)
         mean, variance = search.krige_others(some, scale, noise)
         width = (variance + noise).sqrt()
         error = (y[some] - mean) / width
     tails = find_tails(error)
-    density = float((_log_bells(error, *tails).logsumexp(1) - width.log()).nanmean())
+    density = _log_bells(error, *tails).logsumexp(1) - width.log()
     return Roughness(lengthscale, scale, noise, process is SMOOTH, n_heard, *tails), density
 
 

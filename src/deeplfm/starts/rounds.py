@@ -17,6 +17,7 @@ from deeplfm.starts.spectrum import Array, Pursuit, amplitudes, criterion, pursu
 MOST_LINES = 40
 _MOST_MULTIPLES = 200  # among which they are
 _MOST_ROUNDS, _FEWEST_LONG = 14, 2.0  # of the rhythm in the longer round, and of that in the record
+_MOST_ROWS, _FEWEST_ROWS = 5000, 8  # of each output: the most recent show what repeats
 _NEAR, _N_NEAR = 1 / 800, 10  # of a resolution cell: how sure a rhythm is, and steps to either side
 
 
@@ -31,6 +32,7 @@ def find_rounds(series: Sequence[Series], found: list[Pursuit]) -> list[Pursuit]
         series: times and known values of each output.
         found: harmonics of each output, from :func:`~deeplfm.starts.rhythm.find_rhythm`.
     """
+    series = [_most_recent(*pair) for pair in series]
     fundamental = next((float(lines.frequency[0]) for lines in found if lines.n_supported), 0.0)
     span = max((float(np.ptp(time)) for time, _ in series if len(time)), default=0.0)
     n_long = int(min(_MOST_ROUNDS, fundamental * span / (2 * np.pi * _FEWEST_LONG)))
@@ -53,9 +55,12 @@ class _Round:
         """The strongest multiples of a frequency for the outputs that they say more of."""
         multiples, gain = {}, 0.0
         for d, (time, value) in enumerate(series):
+            if len(time) < _FEWEST_ROWS:
+                continue
+            plain = _lines(time, value, found[d].frequency[: found[d].n_supported])
             some = pursue(time, value, MOST_LINES, _multiples(time, fundamental))
-            ahead = _criterion(len(time), found[d], 2) - _criterion(len(time), some, 3)
-            if ahead > 0 and _left(some) < _left(found[d]) / 2:
+            ahead = _criterion(len(time), plain, 2) - _criterion(len(time), some, 3)
+            if ahead > 0 and _left(some) < _left(plain) / 2:
                 multiples[d] = np.round(some.frequency[: some.n_supported] / fundamental)
                 gain += ahead
         return cls(fundamental, multiples, gain)
@@ -71,6 +76,11 @@ class _Round:
 
         near = self.fundamental + _NEAR * cell * np.linspace(-1, 1, 2 * _N_NEAR + 1)
         return min(map(at, near.tolist()), key=cost)
+
+
+def _most_recent(time: Array, value: Array) -> Series:
+    some = np.argsort(time, kind="stable")[-_MOST_ROWS:]
+    return time[some], value[some]
 
 
 def _multiples(time: Array, fundamental: float) -> Array:

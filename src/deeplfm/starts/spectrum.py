@@ -91,8 +91,8 @@ def periodogram(time: Array, value: Array) -> Periodogram:
 def pursue(time: Array, value: Array, max_lines: int, among: Array | None = None) -> Pursuit:
     """Orthogonal matching pursuit of sinusoids beside a constant and a slope.
 
-    Strongest peak of the residual, refined between grid points on the exact times, all lines refitted,
-    and again. Rows must be finite; leave missing ones out.
+    Strongest peak of the residual, refined between grid points on the exact times unless only some
+    frequencies may be, all lines refitted, and again. Rows must be finite; leave missing ones out.
 
     Args:
         time: times, in any order and spacing.

@@ -14,7 +14,7 @@ from deeplfm.model import DeepLFM
 from deeplfm.predictive import Predictive, mix
 
 _EM_STEPS = 200
-_PRIOR_SHARE = 0.05  # of a series' rows, granted to each survivor before any are seen
+_PRIOR_SHARE = 0.05  # of the rows, granted to each survivor before any are seen
 _WORST_GAP = 1.0  # nats per row
 _N_PARTS, _N_SHARES = 4, 12  # of a series; all ways to share so much emphasis among them are tried
 _KINSHIP = 0.5  # probability that what is best for one output is best for another
@@ -91,7 +91,7 @@ def known_span(x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> Float[Tensor
 def stacking_weights(
     log_density: Float[Tensor, "B N D"],
     handicap: Float[Tensor, " B"] | None = None,
-    prior_share: float | None = None,
+    most_prior: float = 1.0,
 ) -> Float[Tensor, "B D"]:
     """Weights that maximise the log density of the mixture on held-out rows (EM, from uniform).
 
@@ -102,12 +102,12 @@ def stacking_weights(
     Args:
         log_density: of the held-out rows by each member.
         handicap: of each member, in nats per row.
-        prior_share: of the rows, granted to each member before any are seen; by default one row is.
+        most_prior: rows at most that are granted to each survivor before any are seen.
     """
     known = ~log_density.isnan().any(0)
     density = log_density.nan_to_num(0.0)
     survives = _survivors(density, known, handicap)
-    prior = 1.0 if prior_share is None else prior_share * known.sum(0).clamp_min(1)
+    prior = (_PRIOR_SHARE * known.sum(0).clamp_min(1)).clamp_max(most_prior)
     weight = survives / survives.sum(0)
     for _ in range(_EM_STEPS):
         share = torch.softmax(density + weight.log()[:, None], dim=0) * known
@@ -128,7 +128,7 @@ def series_weights(
     fewer than they are, and what each member has before any speak grows with them.
     """
     alone = probability_of_best(log_density, handicap)
-    stacked = stacking_weights(log_density, handicap, _PRIOR_SHARE)
+    stacked = stacking_weights(log_density, handicap, most_prior=inf)
     best = heard_by_all(alone)
     return best + (1 - _agreement(alone, handicap)) / 2 * (stacked - best)
 

@@ -21,10 +21,12 @@ def level(seed: int = 0) -> np.ndarray:
 
 
 def beats(n_rows: int) -> np.ndarray:
-    """A flat line with sharp peaks, as of a heart."""
+    """A flat line with sharp peaks, as of a heart: few rows are far, and some lie between."""
     time = np.arange(n_rows) / 125
     noise = 0.02 * np.random.default_rng(0).normal(size=n_rows)
-    return np.exp(-0.5 * ((time % 0.8 - 0.4) / 0.02) ** 2) + noise
+    values = np.exp(-0.5 * ((time % 0.8 - 0.4) / 0.01) ** 2) + noise
+    assert 0.01 < (values > 0.4).mean() < 0.05
+    return values
 
 
 def test_readings_of_zero_are_faults() -> None:
@@ -34,6 +36,14 @@ def test_readings_of_zero_are_faults() -> None:
     assert found is not None
     assert (found.count, found.stretches, found.span) == (4, 2, (0.0, 0.0))
     assert found.others == pytest.approx((98.3, 101.7), abs=0.6)
+
+
+def test_what_is_far_at_the_end_counts_for_nothing() -> None:
+    values = level()
+    values[[20, 21, 150, 398, 399]] = -999.0
+    found = find_faults(values)
+    assert found is not None
+    assert (found.count, found.stretches) == (3, 2)
 
 
 def test_an_outage_with_slow_sides_is_one() -> None:

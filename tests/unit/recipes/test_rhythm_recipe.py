@@ -7,7 +7,8 @@ from scipy.integrate import solve_ivp
 
 from deeplfm import DeepLFMRegressor
 from deeplfm.recipes import Architecture, pursuit_recipe, rhythm_recipe
-from deeplfm.starts.initial import lines_of
+from deeplfm.starts.initial import observed_series
+from deeplfm.starts.rhythm import find_rhythm
 from deeplfm.training import Rows
 from deeplfm.training.race import fit_recipe
 
@@ -81,7 +82,7 @@ def test_where_no_force_is_shared_outputs_have_harmonics_of_their_own(
 ) -> None:
     rows = rows_of(system(0.3, 0)[1][:, :n_outputs])
     model = rhythm_recipe(architecture).build(rows, seed=0)
-    found = lines_of(rows, 20, is_rhythm=True)
+    found = find_rhythm([observed_series(rows, d) for d in range(n_outputs)], 20)
     recipe = pursuit_recipe(
         architecture,
         n_lines=max(lines.n_supported for lines in found),

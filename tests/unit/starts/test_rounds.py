@@ -47,13 +47,31 @@ def test_a_rhythm_alone_stays_as_it_is() -> None:
 
 
 def test_outputs_share_the_week_and_gaps_are_no_trouble() -> None:
-    """An output that is known half of the time, in stretches, has the multiples of the other."""
-    some = HOURS[HOURS // 50 % 2 == 0]
-    whole, partly = rounds_of((HOURS, week(HOURS)), (some, -2 * week(some, seed=1)))
-    for frequency in (whole, partly):
-        in_weeks = frequency * 168 / (2 * np.pi)
-        assert np.abs(in_weeks - np.round(in_weeks)).max() < 0.05
-        assert len(frequency) > 5
+    """An output that is known three quarters of the time, in stretches, and one that has only days."""
+    some = HOURS[HOURS // 50 % 4 != 0]
+    days = np.sin(2 * np.pi * HOURS / 24) + 0.1 * np.random.default_rng(1).normal(size=len(HOURS))
+    found = rounds_of((HOURS, week(HOURS)), (some, week(some, seed=1)), (HOURS, days))
+    in_weeks = [frequency * 168 / (2 * np.pi) for frequency in found]
+    for multiples in in_weeks[:2]:
+        assert np.abs(multiples - np.round(multiples)).max() < 0.05
+        assert (np.round(multiples) % 7 != 0).sum() > 3
+    assert in_weeks[2] == pytest.approx([7.0], abs=0.01)
+
+
+def test_of_a_long_series_the_most_recent_rows_tell() -> None:
+    hours = np.arange(40 * 168.0)
+    values = week(hours)
+    values[: 8 * 168] = 0.0  # before that, nothing
+    (frequency,) = rounds_of((hours, values))
+    assert (np.round(frequency * 168 / (2 * np.pi)) % 7 != 0).sum() > 3
+
+
+def test_an_output_that_is_never_known_is_no_trouble() -> None:
+    nothing = HOURS[:0]
+    assert [len(item) > 10 for item in rounds_of((HOURS, week(HOURS)), (nothing, nothing))] == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 3, 30])

@@ -247,13 +247,13 @@ def test_stacking_weights_of_a_known_mixture() -> None:
     assert float(weight.sum()) == pytest.approx(1)
 
 
-stacked = partial(stacking_weights, prior_share=0.05)  # as in a series
+stacked = partial(stacking_weights, most_prior=math.inf)  # as in a series
 
 
 def test_of_many_rows_of_a_table_a_bad_member_keeps_next_to_nothing() -> None:
     """Half a nat behind in each of 1000 rows; in a series it would keep its share of 5 %."""
     density = torch.stack([torch.full((1000, 1), 0.5), torch.zeros(1000, 1)]).double()
-    assert float(stacking_weights(density)[1, 0]) == pytest.approx(1 / 1000, rel=2)
+    assert 0 < float(stacking_weights(density)[1, 0]) < 0.003
     assert float(stacked(density)[1, 0]) > 0.04
 
 
