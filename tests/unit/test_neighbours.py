@@ -266,6 +266,17 @@ def test_a_saved_model_predicts_the_same(tmp_path) -> None:
     np.testing.assert_array_equal(again.predict_interval(x), model.predict_interval(x))
 
 
+def test_a_file_from_before_there_were_smooth_processes_is_read(tmp_path) -> None:
+    rows = drawn(80, [1.0], 0.3)
+    x, y = rows.x.numpy(), rows.y.numpy()
+    model = DeepLFMRegressor(start="neighbours", random_state=0, progress=False).fit(x, y)
+    description, tensors = model._described()
+    earlier = {k: v for k, v in tensors.items() if not k.endswith(("is_smooth", "n_heard"))}
+    assert len(earlier) == len(tensors) - 2
+    again = DeepLFMRegressor._restored(description, earlier, tmp_path)
+    np.testing.assert_array_equal(again.predict(x), model.predict(x))
+
+
 def test_a_model_that_has_predicted_can_be_sent_to_another_process() -> None:
     rows = drawn(80, [1.0, 1.0], 0.3)
     x = rows.x.numpy()

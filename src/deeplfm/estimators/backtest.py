@@ -42,9 +42,8 @@ def backtest(
         for fold, (origin, end) in enumerate(origins, start=1):
             regressor = DeepLFMRegressor(**settings | {"progress": False})
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", FaultWarning
-                )  # the fit of all rows has told of them
+                # the fit of all rows has told of them
+                warnings.simplefilter("ignore", FaultWarning)
                 regressor.fit(x[:origin], observed.iloc[:origin].reset_index(drop=True))
             if regressor.report_.interrupted:
                 if not tables:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplfm.starts.rhythm import Series
+from deeplfm.starts.rhythm import Series, fundamental_of
 from deeplfm.starts.spectrum import Array, Pursuit
 
 Complex = NDArray[np.complex128]
@@ -56,7 +56,7 @@ def find_response(series: Sequence[Series], found: Sequence[Pursuit]) -> Respons
         found: harmonics of each output, from :func:`find_rhythm`.
     """
     n_harmonics = max((lines.n_supported for lines in found), default=0)
-    fundamental = next((float(lines.frequency[0]) for lines in found if lines.n_supported), 0.0)
+    fundamental = fundamental_of(found)
     frequency: Array = fundamental * np.arange(1, n_harmonics + 1, dtype=np.float64)
     # Rows tell of harmonics, level and slope, and of the noise as well: twice as many are enough.
     heard = np.array([len(time) >= 2 * (2 * n_harmonics + 2) for time, _ in series])

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from deeplfm.starts.spectrum import Array, Pursuit, amplitudes, criterion, pursue, typical_step
+from deeplfm.starts.spectrum import Array, Pursuit, criterion, known_lines, pursue, typical_step
 
 _FEWEST_ROUNDS = 1.15  # of the cycle in the record
 _FEW_ROUNDS, _STEPS_PER_CELL = 8.0, 40  # up to so many, every frequency is tried
@@ -30,7 +30,7 @@ def find_rhythm(series: Sequence[Series], most: int) -> list[Pursuit]:
     """
     usable = [pair for pair in series if len(pair[0]) > 4 and np.ptp(pair[0]) > 0]
     if not usable:
-        return [_harmonics(*pair, 0.0, 0) for pair in series]
+        return [known_lines(*pair, np.zeros(0)) for pair in series]
     cell = 2 * np.pi / max(float(np.ptp(time)) for time, _ in usable)
 
     def score(frequency: float) -> float:
@@ -47,8 +47,14 @@ def find_rhythm(series: Sequence[Series], most: int) -> list[Pursuit]:
     fundamental = float(close[np.argmin([score(frequency) for frequency in close])])
     counts = [_criterion(*pair, fundamental, most)[1] if len(pair[0]) > 4 else 0 for pair in series]
     return [
-        _harmonics(*pair, fundamental, count) for pair, count in zip(series, counts, strict=True)
+        known_lines(*pair, fundamental * np.arange(1.0, count + 1))
+        for pair, count in zip(series, counts, strict=True)
     ]
+
+
+def fundamental_of(found: Sequence[Pursuit]) -> float:
+    """The frequency whose multiples the harmonics of all outputs are; 0 where there are none."""
+    return next((float(lines.frequency[0]) for lines in found if lines.n_supported), 0.0)
 
 
 def _criterion(time: Array, value: Array, fundamental: float, most: int) -> tuple[float, int]:
@@ -67,11 +73,3 @@ def _criterion(time: Array, value: Array, fundamental: float, most: int) -> tupl
     used = np.arange(count + 1)
     support = criterion(n_rows, left[1 + 2 * used], 2 * used)
     return float(support.min()), int(support.argmin())
-
-
-def _harmonics(time: Array, value: Array, fundamental: float, count: int) -> Pursuit:
-    frequency: Array = np.arange(1, count + 1, dtype=np.float64) * fundamental
-    if len(time) < 3:
-        return Pursuit(frequency, np.zeros(count), np.ones(count + 1), 0)
-    amplitude, left = amplitudes(time, value, frequency)
-    return Pursuit(frequency, amplitude, np.full(count + 1, left), count)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deeplfm.starts.rhythm import Series
-from deeplfm.starts.spectrum import Array, Pursuit, amplitudes, criterion, pursue, typical_step
+from deeplfm.starts.rhythm import Series, fundamental_of
+from deeplfm.starts.spectrum import Array, Pursuit, criterion, known_lines, pursue, typical_step
 
 MOST_LINES = 40
 _MOST_MULTIPLES = 200  # among which they are
@@ -33,7 +33,7 @@ def find_rounds(series: Sequence[Series], found: list[Pursuit]) -> list[Pursuit]
         found: harmonics of each output, from :func:`~deeplfm.starts.rhythm.find_rhythm`.
     """
     series = [_most_recent(*pair) for pair in series]
-    fundamental = next((float(lines.frequency[0]) for lines in found if lines.n_supported), 0.0)
+    fundamental = fundamental_of(found)
     span = max((float(np.ptp(time)) for time, _ in series if len(time)), default=0.0)
     n_long = int(min(_MOST_ROUNDS, fundamental * span / (2 * np.pi * _FEWEST_LONG)))
     rounds = [_Round.of(series, found, fundamental / count) for count in range(1, n_long + 1)]
@@ -57,7 +57,7 @@ class _Round:
         for d, (time, value) in enumerate(series):
             if len(time) < _FEWEST_ROWS:
                 continue
-            plain = _lines(time, value, found[d].frequency[: found[d].n_supported])
+            plain = known_lines(time, value, found[d].frequency[: found[d].n_supported])
             some = pursue(time, value, MOST_LINES, _multiples(time, fundamental))
             ahead = _criterion(len(time), plain, 2) - _criterion(len(time), some, 3)
             if ahead > 0 and _left(some) < _left(plain) / 2:
@@ -69,7 +69,9 @@ class _Round:
         """Lines at the same multiples of a frequency so near that the highest is met as well."""
 
         def at(fundamental: float) -> dict[int, Pursuit]:
-            return {d: _lines(*series[d], fundamental * some) for d, some in self.multiples.items()}
+            return {
+                d: known_lines(*series[d], fundamental * some) for d, some in self.multiples.items()
+            }
 
         def cost(found: dict[int, Pursuit]) -> float:
             return sum(_criterion(len(series[d][0]), lines, 3) for d, lines in found.items())
@@ -87,12 +89,6 @@ def _multiples(time: Array, fundamental: float) -> Array:
     highest = int(np.pi / typical_step(time) / fundamental)
     multiples: Array = fundamental * np.arange(1.0, min(_MOST_MULTIPLES, highest) + 1)
     return multiples
-
-
-def _lines(time: Array, value: Array, frequency: Array) -> Pursuit:
-    """Lines that are known."""
-    amplitude, left = amplitudes(time, value, frequency)
-    return Pursuit(frequency, amplitude, np.full(len(frequency) + 1, left), len(frequency))
 
 
 def _left(lines: Pursuit) -> float:

@@ -126,6 +126,15 @@ def pursue(time: Array, value: Array, max_lines: int, among: Array | None = None
     return Pursuit(frequency, amplitude, variance, int(support.argmin()))
 
 
+def known_lines(time: Array, value: Array, frequency: Array) -> Pursuit:
+    """Lines whose frequencies are known; of fewer than three rows none is supported."""
+    count = len(frequency)
+    if len(time) < 3:
+        return Pursuit(frequency, np.zeros(count), np.ones(count + 1), 0)
+    amplitude, left = amplitudes(time, value, frequency)
+    return Pursuit(frequency, amplitude, np.full(count + 1, left), count)
+
+
 def criterion(n_rows: int, variance: Array, n_numbers: NDArray[np.int64]) -> Array:
     """The Bayesian information criterion of models of growing size, lower for a better one.
 
