@@ -19,7 +19,7 @@ from deeplfm.interpolation import completed, in_long_gaps, interpolate, steps_of
 from deeplfm.model import DeepLFM
 from deeplfm.predictive import Predictive
 from deeplfm.randomness import generator_for
-from deeplfm.rollout import follow, rule_of
+from deeplfm.rollout import draw_weights, follow, rule_of
 
 _MARGIN = 0.1  # of the range of the record, which paths may leave by as much
 _LONGEST = 2000  # steps ahead that are simulated; beyond, the record's own mean and variance
@@ -151,7 +151,7 @@ class Feedback(DeepLFM):
         lags = self.lags(row[None])
         value = self.record[row]
         is_missing = value.isnan()
-        (increment,) = rule_of(self.output_layer, self.draw_weights(1))(lags)
+        (increment,) = rule_of(self.output_layer, draw_weights(self.output_layer, 1))(lags)
         expected = (lags[0, : len(value)] + increment).clamp(*limit)
         doubt = self.doubt[row - 1] + self.gaussian.log_variance.exp()
         most = self.record[: int(row)].var(0)
@@ -228,17 +228,6 @@ class Feedback(DeepLFM):
         rule, limit = rule_of(self.output_layer, weights), self._limit(self.record)
         return follow(rule, lags, n_steps, limit, scale, generator)
 
-    def draw_weights(
-        self, n_paths: int, generator: torch.Generator | None = None
-    ) -> Float[Tensor, "S D K"]:
-        """Weights of paths; without a generator all at their mean."""
-        layer = self.output_layer
-        if generator is None:
-            weights = layer.weights.mean.expand(n_paths, -1, -1, -1)
-        else:
-            weights = layer.weights.draw(layer.path_noise(n_paths, generator))
-        return weights.movedim(-1, -2).flatten(1, 2)  # S G·U K
-
     def _limit(self, values: Float[Tensor, "R D"]) -> tuple[Tensor, Tensor]:
         """Lowest and highest values that a path may take."""
         low, high = values.amin(0), values.amax(0)
@@ -255,7 +244,7 @@ class Feedback(DeepLFM):
         if stream == "prediction" and self._kept is not None and self._kept.shape[1] >= n_steps:
             return self._kept
         generator = generator_for(seed, stream, device=x.device)
-        weights = self.draw_weights(n_paths, generator)
+        weights = draw_weights(self.output_layer, n_paths, generator)
         end = torch.tensor([len(self.record)], device=x.device)
         lags = self.lags(end).expand(n_paths, -1)
         paths = self.roll(lags, n_steps, weights, generator).movedim(0, 1)

@@ -14,7 +14,7 @@ from deeplfm.columns import LayerColumns
 from deeplfm.config import ModelConfig
 from deeplfm.errors import ConfigError
 from deeplfm.layers import Layer
-from deeplfm.likelihoods import Bells, Components, Gaussian, Likelihood, mask_missing
+from deeplfm.likelihoods import Bells, Components, Gaussian, Likelihood
 from deeplfm.predictive import Predictive
 from deeplfm.randomness import generator_for
 from deeplfm.variational import Exact
@@ -210,7 +210,7 @@ class DeepLFM(nn.Module):
         row_weight: Float[Tensor, " N"] | None = None,
     ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
         """All that the exact output weights need to know of some rows; those of more rows add up."""
-        target, precision = self.precision(x, y, row_weight)
+        target, precision = self.gaussian.precision(x, y, row_weight)
         totals: list[Tensor] = []
         for rows in torch.arange(len(x), device=x.device).split(self._rows_at_once):
             found = self.output_layer.statistics(
@@ -242,19 +242,6 @@ class DeepLFM(nn.Module):
         layer = self.output_layer
         temperature = self.temperature.to(gram.dtype).view(layer.n_groups, layer.n_units)
         return gram / temperature[:, :, None, None], moment / temperature[:, None, :]
-
-    def precision(
-        self,
-        x: Float[Tensor, "N P"],
-        y: Float[Tensor, "N D"],
-        row_weight: Float[Tensor, " N"] | None = None,
-    ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
-        """Targets without gaps, and the noise precision of each: 0 where the target is missing."""
-        target, observed = mask_missing(y)
-        precision = observed / self.gaussian.variance(x)
-        if row_weight is not None:
-            precision = precision * row_weight[:, None]
-        return target, precision
 
     @torch.no_grad()
     def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:

@@ -79,7 +79,7 @@ def collapsed(
     layer = model.output_layer
     features = model.features(batch.x, n_samples, generator)
     with torch.no_grad():
-        target, precision = model.precision(batch.x, batch.y, batch.row_weight)
+        target, precision = model.gaussian.precision(batch.x, batch.y, batch.row_weight)
         layer.solve(*layer.statistics(features, target, batch.scale * precision), rate)
     return _bound(model, batch, features)
 
@@ -118,7 +118,7 @@ def density(
 
 def _bound(model: DeepLFM, batch: Batch, features: LayerColumns) -> Float[Tensor, ""]:
     """The density of a perfect fit, less what the mean squares of the residuals take from it."""
-    target, precision = model.precision(batch.x, batch.y, batch.row_weight)
+    target, precision = model.gaussian.precision(batch.x, batch.y, batch.row_weight)
     noise = model.gaussian.variance(batch.x)
     perfect = model.gaussian.expected_log_prob(target, target, torch.zeros_like(target), noise)
     squares = model.output_layer.squares(features, target, precision)

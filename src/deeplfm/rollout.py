@@ -13,6 +13,17 @@ from deeplfm.layers import Layer
 Rule = Callable[[Tensor], Tensor]  # lagged values of each path, S P → what it adds to its last, S D
 
 
+def draw_weights(
+    layer: Layer, n_paths: int, generator: torch.Generator | None = None
+) -> Float[Tensor, "S D K"]:
+    """Weights of paths; without a generator all at their mean."""
+    if generator is None:
+        weights = layer.weights.mean.expand(n_paths, -1, -1, -1)
+    else:
+        weights = layer.weights.draw(layer.path_noise(n_paths, generator))
+    return weights.movedim(-1, -2).flatten(1, 2)  # S G·U K
+
+
 def rule_of(layer: Layer, weights: Float[Tensor, "S D K"]) -> Rule:
     """The rule of a layer whose inputs are lags, with weights of its own for each path."""
     features = layer.blocks[0].features

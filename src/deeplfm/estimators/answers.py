@@ -42,13 +42,16 @@ def prediction_table(
         targets: names of the outputs.
         coverage: probability of the interval.
     """
+    columns = [column for name in targets for column in (name, *(f"{name}{s}" for s in SUFFIXES))]
+    if len(index) == 0:
+        return pd.DataFrame(index=index, columns=columns, dtype=float)
     answers = _in_pieces(
         regressor,
         x,
         lambda posterior, _: (posterior.mean, posterior.std(), *posterior.interval(coverage)),
     )
     values = torch.stack(answers, dim=-1).flatten(1)  # N 4D
-    return pd.DataFrame(values.numpy(), index=index, columns=result_columns(targets))
+    return pd.DataFrame(values.numpy(), index=index, columns=columns)
 
 
 def prediction_fans(
@@ -76,11 +79,6 @@ def prediction_fans(
         )
         for output, name in enumerate(names)
     }
-
-
-def result_columns(targets: Sequence[Name]) -> list[Name]:
-    """Columns of a prediction: for each target its mean, standard deviation, and interval."""
-    return [column for name in targets for column in (name, *(f"{name}{s}" for s in SUFFIXES))]
 
 
 def score_table(

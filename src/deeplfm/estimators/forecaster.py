@@ -15,7 +15,6 @@ from deeplfm.errors import ConfigError, InputError
 from deeplfm.estimators.answers import (
     prediction_fans,
     prediction_table,
-    result_columns,
     score_table,
 )
 from deeplfm.estimators.backtest import backtest
@@ -158,14 +157,10 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
         record, given = self._record, self._given(frame)
         values = record.read(given)
         gaps = values[self.targets_].isna().to_numpy()
-        rows = gaps.any(axis=1)
-        predicted = pd.DataFrame(
-            index=values.index, columns=result_columns(self.targets_), dtype=float
+        rows = values[gaps.any(axis=1)]
+        predicted = prediction_table(
+            self.regressor_, record.inputs(rows), rows.index, self.targets_, coverage
         )
-        if rows.any():
-            x, index = record.inputs(values[rows]), values.index[rows]
-            found = prediction_table(self.regressor_, x, index, self.targets_, coverage)
-            predicted[rows] = found.to_numpy()
         return fill_gaps(given, gaps, predicted, self.targets_, intervals)
 
     def evaluate(self, later: pd.DataFrame) -> pd.DataFrame:

@@ -26,14 +26,16 @@ def fill_gaps(
     Args:
         frame: what the user gave.
         gaps: where a target is missing.
-        predicted: predictions of all rows that have a gap; other rows do not matter.
+        predicted: predictions of the rows that have a gap, and of no others.
         targets: names of the columns to fill.
         intervals: also add the columns of each prediction's spread, empty where nothing was filled.
     """
     result = frame.copy()
+    has_gap = gaps.any(axis=1)
     for is_gap, name in zip(gaps.T, targets, strict=True):
+        answers = predicted[is_gap[has_gap]]
         if is_gap.any():
-            result[name] = _filled(frame[name], is_gap, predicted[name].to_numpy()[is_gap])
+            result[name] = _filled(frame[name], is_gap, answers[name].to_numpy())
         for suffix in SUFFIXES if intervals else ():
             column = f"{name}{suffix}"
             if column in frame.columns:
@@ -41,7 +43,9 @@ def fill_gaps(
                     f"column {column!r}: the frame has one already, and intervals need the name. "
                     "Rename it, or leave the intervals out."
                 )
-            result[column] = np.where(is_gap, predicted[column].to_numpy(), np.nan)
+            spread = np.full(len(frame), np.nan)
+            spread[is_gap] = answers[column].to_numpy()
+            result[column] = spread
     return result
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from deeplfm.columns import LayerColumns
 from deeplfm.config import BlockConfig
 from deeplfm.layers import Block
-from deeplfm.likelihoods.base import Components, Likelihood
+from deeplfm.likelihoods.base import Components, Likelihood, mask_missing
 from deeplfm.variational.products import multiply
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -57,6 +57,19 @@ class Gaussian(Likelihood):
     def predictive_variance(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "N D"]:
         """Noise variance of a prediction at each row."""
         return self.variance(x) * self.inflation ** self.remoteness(x)
+
+    def precision(
+        self,
+        x: Float[Tensor, "N P"],
+        y: Float[Tensor, "N D"],
+        row_weight: Float[Tensor, " N"] | None = None,
+    ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
+        """Targets without gaps, and the noise precision of each: 0 where the target is missing."""
+        target, observed = mask_missing(y)
+        precision = observed / self.variance(x)
+        if row_weight is not None:
+            precision = precision * row_weight[:, None]
+        return target, precision
 
     def components(
         self,

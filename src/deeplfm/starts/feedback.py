@@ -20,6 +20,7 @@ from torch.nn.functional import normalize
 
 from deeplfm.feedback import Feedback
 from deeplfm.randomness import generator_for
+from deeplfm.rollout import draw_weights
 from deeplfm.training import Rows
 
 _LENGTHSCALES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # times the root of the number of lagged values
@@ -184,7 +185,7 @@ def forecast_error(model: Feedback) -> float:
     by the ratio of two models' errors there.
     """
     origin = _some(origins(model), _ORIGINS)
-    paths = model.roll(model.lags(origin), _LONGEST, model.draw_weights(len(origin)))
+    paths = model.roll(model.lags(origin), _LONGEST, draw_weights(model.output_layer, len(origin)))
     errors = []
     for value, truth in _with_truth(paths, model, origin):
         errors.append(((value - truth).square().nanmean(0) + _LEAST).log().nanmean())
@@ -200,7 +201,7 @@ def find_share(model: Feedback, seed: int) -> float:
     scores = []
     for share in _SHARES:
         generator = generator_for(seed, "start", device=lags.device)
-        weights = model.draw_weights(len(lags), generator)
+        weights = draw_weights(model.output_layer, len(lags), generator)
         paths = model.roll(lags, _NOISY_LONGEST, weights, generator, share)  # H S·B D
         paths = paths.unflatten(1, (_NOISY_PATHS, len(origin))).movedim(1, 2)  # H B S D
         density = []

@@ -7,9 +7,7 @@ import pytest
 from deeplfm import InputError
 from deeplfm.estimators.imputation import fill_gaps
 
-PREDICTED = pd.DataFrame(
-    {"a": [10.5, 11.5, 12.5], "a_std": [1.0, 2.0, 3.0], "a_low": [8.0, 7.0, 6.0], "a_high": 20.0}
-)
+PREDICTED = pd.DataFrame({"a": [11.5], "a_std": 2.0, "a_low": 7.0, "a_high": 20.0}, index=[5])
 GAPS = np.array([[False], [True], [False]])
 
 
@@ -50,3 +48,11 @@ def test_intervals_are_given_where_a_gap_was() -> None:
     np.testing.assert_array_equal(filled["a_low"], [np.nan, 7.0, np.nan])
     with pytest.raises(InputError, match="column 'a_std': the frame has one already"):
         fill_gaps(frame.assign(a_std=1.0), GAPS, PREDICTED, ["a"], intervals=True)
+
+
+def test_each_target_gets_its_own_rows() -> None:
+    frame = pd.DataFrame({"a": [np.nan, np.nan, 3.0], "b": [1.0, np.nan, np.nan]})
+    predicted = pd.DataFrame({"a": [10.0, 11.0, 12.0], "b": [20.0, 21.0, 22.0]})
+    filled = fill_gaps(frame, frame.isna().to_numpy(), predicted, ["a", "b"], intervals=False)
+    assert filled["a"].tolist() == [10.0, 11.0, 3.0]
+    assert filled["b"].tolist() == [1.0, 21.0, 22.0]

@@ -114,7 +114,7 @@ def test_a_last_layer_that_does_not_fit_its_bells_is_refused(weights: str, n_bel
 def test_objectives_of_another_likelihood_are_refused() -> None:
     x, y = normal(N, 1), normal(N, D, seed=2)
     with pytest.raises(ConfigError, match="noise is not Gaussian"):
-        model().precision(x, y)
+        model().gaussian.precision(x, y)
     plain = DeepLFM(ModelConfig(1, (LayerConfig(D),))).double()
     with pytest.raises(ConfigError, match="no bells"):
         density(plain, Batch(x, y, N), 1)
