@@ -174,12 +174,22 @@ def test_a_function_with_a_derivative_is_told_from_one_without(is_smooth: bool) 
     assert find_roughness(rows.x, rows.y[:, 0], generator()).is_smooth == is_smooth
 
 
+def test_rows_of_next_to_no_weight_do_not_say_how_rough_a_table_is() -> None:
+    rows = drawn(300, [2.0, 20.0], 0.2)
+    noise = 5 * torch.randn(300, generator=generator()).double()
+    x, y = torch.cat([rows.x, rows.x]), torch.cat([rows.y[:, 0], noise])
+    weight = torch.cat([torch.ones(300), torch.full((300,), 1e-9)]).double()
+    found = find_roughness(x, y, generator(), weight)
+    assert 0.2 / 1.8 < float(found.noise_variance) ** 0.5 < 0.2 * 1.8
+    assert float(find_roughness(x, y, generator()).noise_variance) ** 0.5 > 1.0
+
+
 def test_tails_of_two_widths_are_found() -> None:
     """Errors of width 0.5, and one in ten of width 3: density within 0.02 nats of the truth's."""
     rng = np.random.default_rng(0)
     width = np.where(rng.random(4000) < 0.1, 3.0, 0.5)
     error = torch.as_tensor(width * rng.normal(size=4000))
-    share, scale = find_tails(error[:2000])
+    share, scale = find_tails(error[:2000], torch.ones(2000).double())
 
     def density(share: torch.Tensor, scale: torch.Tensor) -> float:
         bells = torch.distributions.Normal(torch.zeros_like(scale), scale)
@@ -191,7 +201,7 @@ def test_tails_of_two_widths_are_found() -> None:
 
 
 def test_without_errors_tails_are_those_of_a_gaussian() -> None:
-    _, scale = find_tails(torch.zeros(0, dtype=torch.float64))
+    _, scale = find_tails(*torch.zeros(2, 0, dtype=torch.float64))
     torch.testing.assert_close(scale, torch.ones_like(scale))
 
 

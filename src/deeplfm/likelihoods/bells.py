@@ -36,14 +36,20 @@ class Bells(Likelihood):
         self.log_width = nn.Parameter(torch.zeros(n_outputs, n_bells))
 
     @torch.no_grad()
-    def place(self, y: Float[Tensor, "N D"]) -> None:
-        """Put the bells where equal shares of the known targets are, each as wide as the next is far."""
+    def place(self, y: Float[Tensor, "N D"], counts: Float[Tensor, "N D"]) -> None:
+        """Put the bells where equal shares of the targets are, each as wide as the next is far.
+
+        Args:
+            y: targets.
+            counts: how many each one stands for; none where it is missing.
+        """
         levels = (torch.arange(self.n_bells, dtype=y.dtype, device=y.device) + 0.5) / self.n_bells
-        for d, values in enumerate(y.unbind(-1)):
-            known = _thinned(values[~values.isnan()])
+        for d, (values, weight) in enumerate(zip(y.unbind(-1), counts.unbind(-1), strict=True)):
+            known, order = values[weight > 0].sort()
             if not len(known):
                 continue
-            places = torch.quantile(known, levels)
+            total = weight[weight > 0][order].cumsum(0)
+            places = known[torch.searchsorted(total, levels * total[-1])]
             gaps = places.diff(append=2 * places[-1:] - places[-2:-1]).clamp_min(4 * _NARROWEST)
             self.center[d] = places
             self.log_width[d] = gaps.log()
@@ -82,8 +88,3 @@ class Bells(Likelihood):
 
     def _log_weight(self, function: Float[Tensor, "*S N DK"]) -> Float[Tensor, "*S N D K"]:
         return torch.log_softmax(function.unflatten(-1, self.center.shape), dim=-1)
-
-
-def _thinned(values: Float[Tensor, " N"], most: int = 1_000_000) -> Float[Tensor, " n"]:
-    """Evenly spaced ones of very many, which torch.quantile does not take."""
-    return values[:: max(1, math.ceil(len(values) / most))]

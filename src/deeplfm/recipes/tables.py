@@ -99,7 +99,9 @@ def neighbours_recipe(architecture: Architecture, handicap: float = 0.0) -> Reci
         with torch.no_grad():
             for d, rest in enumerate(model.rest().unbind(dim=-1)):
                 is_known = ~rest.isnan() & (model.row_weight > 0)
-                found = find_roughness(model.x[is_known], rest[is_known], generator)
+                found = find_roughness(
+                    model.x[is_known], rest[is_known], generator, model.row_weight[is_known]
+                )
                 model.log_lengthscale[d] = found.lengthscale.log()
                 model.log_scale[d] = found.scale.log()
                 model.is_smooth[d], model.n_heard[d] = found.is_smooth, found.n_heard
@@ -128,7 +130,7 @@ def density_recipe(architecture: Architecture, n_steps: int = 800) -> Recipe:
         features = model.output_layer.blocks[0].features
         features.set_sensitivity(torch.full_like(features.sensitivity, _LOGIT_SCALE))
         mean_field(model.output_layer).log_std.data.fill_(math.log(0.1))
-        model.bells.place(rows.y)
+        model.bells.place(rows.y, rows.counts)
         return model
 
     schedule = Schedule(

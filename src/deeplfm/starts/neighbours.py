@@ -15,11 +15,17 @@ from deeplfm.neighbours import N_TAILS
 _STEPS, _ROUND, _RATE = 100, 10, 0.05  # neighbours are looked for once in a round
 _BATCH, _TAIL_ROWS, _FEWEST_ROWS = 500, 5000, 3
 _LEAST_SIZE = 1e-3  # standard deviation
-_MANY, _HANDICAP = (
-    64,
-    0.02,
-)  # neighbours; nats per row by which more, or a smooth process, must lead
+_MANY = 64  # neighbours
+_HANDICAP = 0.02  # nats per row by which more of them, or a smooth process, must lead
 _EM_STEPS, _PRIOR_ERRORS = 100, 2.0
+
+
+class _Table(NamedTuple):
+    """Rows, their values, and how many each stands for."""
+
+    x: Float[Tensor, "N P"]
+    y: Float[Tensor, " N"]
+    weight: Float[Tensor, " N"]
 
 
 class Roughness(NamedTuple):
@@ -45,7 +51,10 @@ class Roughness(NamedTuple):
 
 
 def find_roughness(
-    x: Float[Tensor, "N P"], y: Float[Tensor, " N"], generator: torch.Generator
+    x: Float[Tensor, "N P"],
+    y: Float[Tensor, " N"],
+    generator: torch.Generator,
+    weight: Float[Tensor, " N"] | None = None,
 ) -> Roughness:
     """How rough a function is, and how its values are distributed around what neighbours say.
 
@@ -53,33 +62,38 @@ def find_roughness(
         x: inputs, standardised.
         y: targets less what else explains them; none missing.
         generator: which rows are taken.
+        weight: how many each row stands for; by default one.
     """
-    x, y = x.double(), y.double()
-    some = torch.randperm(len(x), generator=generator)[:_TAIL_ROWS].to(x.device)
+    weight = torch.ones_like(y) if weight is None else weight
+    table = _Table(x.double(), y.double(), weight.double())
+    n_judges = _TAIL_ROWS if len(x) >= _FEWEST_ROWS else 0
+    some = torch.randperm(len(x), generator=generator)[:n_judges].to(x.device)
     # Along one input there are two sides, and smooth functions have starts of their own.
     has_several = x.shape[1] > 1
     processes = (ROUGH, SMOOTH) if has_several else (ROUGH,)
     counts = (N_NEIGHBOURS, _MANY) if has_several else (N_NEIGHBOURS,)
     found = []
     for process in processes:
-        scales = _scales(x, y, process, generator)
-        found += [_judged(x, y, some, process, n_heard, *scales) for n_heard in counts]
+        scales = _scales(table, process, generator)
+        found += [_judged(table, some, process, n_heard, *scales) for n_heard in counts]
     (plain, bar), *others = found
-    best, density = max(others, key=lambda item: float(item[1].mean()), default=(plain, bar))
-    return best if _is_ahead(density - bar) else plain
+    count = table.weight[some]
+    best, density = max(others, key=lambda item: float(count @ item[1]), default=(plain, bar))
+    return best if _is_ahead(density - bar, count) else plain
 
 
-def _is_ahead(lead: Float[Tensor, " m"]) -> bool:
+def _is_ahead(lead: Float[Tensor, " m"], count: Float[Tensor, " m"]) -> bool:
     """Whether a lead, in nats of each row, is more than a handicap and more than luck."""
     if len(lead) < _FEWEST_ROWS:
         return False
-    doubt = float(lead.std()) / math.sqrt(len(lead))
-    return float(lead.mean()) > max(_HANDICAP, 2 * doubt)
+    share = count / count.sum()
+    mean = share @ lead
+    doubt = (share.square() @ (lead - mean).square()).sqrt()
+    return float(mean) > max(_HANDICAP, 2 * float(doubt))
 
 
 def _judged(
-    x: Float[Tensor, "N P"],
-    y: Float[Tensor, " N"],
+    table: _Table,
     some: Int64[Tensor, " m"],
     process: Process,
     n_heard: int,
@@ -88,46 +102,49 @@ def _judged(
     noise: Float[Tensor, ""],
 ) -> tuple[Roughness, Float[Tensor, " m"]]:
     """Roughness with the tails of errors in some rows, and their log densities, but for a constant."""
-    error, width = y.new_zeros(0), y.new_zeros(0)
-    if len(x) >= _FEWEST_ROWS:
-        search = NeighbourSearch(x, y, lengthscale, process=process, n_heard=n_heard)
+    error, width = table.y.new_zeros(0), table.y.new_zeros(0)
+    if len(some):
+        search = NeighbourSearch(*table[:2], lengthscale, table.weight, process, n_heard)
         mean, variance = search.krige_others(some, scale, noise)
         width = (variance + noise).sqrt()
-        error = (y[some] - mean) / width
-    tails = find_tails(error)
+        error = (table.y[some] - mean) / width
+    tails = find_tails(error, table.weight[some])
     density = _log_bells(error, *tails).logsumexp(1) - width.log()
     return Roughness(lengthscale, scale, noise, process is SMOOTH, n_heard, *tails), density
 
 
 @torch.enable_grad()
 def _scales(
-    x: Float[Tensor, "N P"], y: Float[Tensor, " N"], process: Process, generator: torch.Generator
+    table: _Table, process: Process, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Lengthscales, scale and noise variance that maximise the density of rows given the others."""
+    x, y, weight = table
     n_rows, n_inputs = x.shape
-    size = max(float(y.std(correction=0)), _LEAST_SIZE) if n_rows else 1.0
+    size = _LEAST_SIZE if n_rows else 1.0
+    if n_rows:
+        share = weight / weight.sum()
+        size = max(float((share @ (y - share @ y).square()).sqrt()), size)
     sizes = torch.tensor([math.log(size), math.log(0.5 * size)]).to(x)
     # One lengthscale for all inputs together would be that of their distance.
     log_lengthscale = torch.full((n_inputs,), math.log(2.0 * n_inputs ** (1 / process.norm))).to(x)
     if n_rows >= _FEWEST_ROWS and n_inputs == 1:
-        log_lengthscale = _shortened(x, y, log_lengthscale, sizes, generator)
+        log_lengthscale = _shortened(table, log_lengthscale, sizes, generator)
     parameters = [log_lengthscale.requires_grad_(), sizes.requires_grad_()]
     optimiser = torch.optim.Adam(parameters, lr=_RATE)
     for step in range(_STEPS if n_rows >= _FEWEST_ROWS else 0):
         if step % _ROUND == 0:
-            search = NeighbourSearch(x, y, log_lengthscale.detach().exp(), process=process)
+            search = NeighbourSearch(*table[:2], log_lengthscale.detach().exp(), process=process)
         some = torch.randint(n_rows, (min(_BATCH, n_rows),), generator=generator).to(x.device)
         optimiser.zero_grad()
         near = search.others(some, N_NEIGHBOURS)
-        _loss(x, y, some, near, log_lengthscale, sizes, process).backward()
+        _loss(table, some, near, log_lengthscale, sizes, process).backward()
         optimiser.step()
     scale, noise = sizes.detach().exp().unbind()
     return log_lengthscale.detach().exp(), scale, noise.square()
 
 
 def _loss(
-    x: Float[Tensor, "N P"],
-    y: Float[Tensor, " N"],
+    table: _Table,
     some: Int64[Tensor, " m"],
     near: Int64[Tensor, "m k"],
     log_lengthscale: Float[Tensor, " P"],
@@ -135,18 +152,19 @@ def _loss(
     process: Process = ROUGH,
 ) -> Float[Tensor, ""]:
     """Minus the mean log density of some rows given their neighbours, but for a constant."""
+    x, y, count = table
     rate, (scale, noise) = torch.exp(-log_lengthscale), sizes.exp().unbind()
-    weight, variance = kriging_weights(
-        process, x[near] * rate, x[some] * rate, scale, noise.square()
+    heard, variance = kriging_weights(
+        process, x[near] * rate, x[some] * rate, scale, noise.square() / count[near]
     )
-    mean, variance = (weight * y[near]).sum(-1), variance + noise.square()
-    return 0.5 * (variance.log() + (y[some] - mean).square() / variance).mean()
+    mean, variance = (heard * y[near]).sum(-1), variance + noise.square()
+    share = count[some] / count[some].sum()
+    return 0.5 * share @ (variance.log() + (y[some] - mean).square() / variance)
 
 
 @torch.no_grad()
 def _shortened(
-    x: Float[Tensor, "N 1"],
-    y: Float[Tensor, " N"],
+    table: _Table,
     log_lengthscale: Float[Tensor, " 1"],
     sizes: Float[Tensor, " 2"],
     generator: torch.Generator,
@@ -156,6 +174,7 @@ def _shortened(
     Neighbours tell only how fast a function changes: a longer lengthscale with a larger scale would do
     as well, and descent from a long one ends there. In a wide gap the function is then far too unsure.
     """
+    x, y, _ = table
     search = NeighbourSearch(x, y, log_lengthscale.exp())
     some = torch.randperm(len(x), generator=generator)[:_BATCH].to(x.device)
     near = search.others(some, N_NEIGHBOURS)
@@ -166,26 +185,30 @@ def _shortened(
     noises = [sizes[1] - k * math.log(4.0) for k in range(3)]
     score = [
         min(
-            float(_loss(x, y, some, near, item, torch.stack([sizes[0], noise]))) for noise in noises
+            float(_loss(table, some, near, item, torch.stack([sizes[0], noise])))
+            for noise in noises
         )
         for item in tried
     ]
     return tried[score.index(min(score))].clone()
 
 
-def find_tails(error: Float[Tensor, " N"]) -> tuple[Float[Tensor, " C"], Float[Tensor, " C"]]:
+def find_tails(
+    error: Float[Tensor, " N"], weight: Float[Tensor, " N"]
+) -> tuple[Float[Tensor, " C"], Float[Tensor, " C"]]:
     """Shares and widths of the bells whose mixture, centred at zero, has the highest density (EM).
 
     Few errors say little: each width begins with the weight of some that are as wide as a Gaussian's.
 
     Args:
         error: over its expected standard deviation.
+        weight: how many each one stands for.
     """
     square = error.square()[:, None]
     scale = torch.logspace(-1, 0.5, N_TAILS).to(error)
     share = torch.full_like(scale, 1 / N_TAILS)
     for _ in range(_EM_STEPS):
-        part = torch.softmax(_log_bells(error, share, scale), dim=1)
+        part = weight[:, None] * torch.softmax(_log_bells(error, share, scale), dim=1)
         count = part.sum(0)
         share = (count + _PRIOR_ERRORS) / (count + _PRIOR_ERRORS).sum()
         scale = (((part * square).sum(0) + _PRIOR_ERRORS) / (count + _PRIOR_ERRORS)).sqrt()

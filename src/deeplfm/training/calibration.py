@@ -29,6 +29,7 @@ def calibrate(model: DeepLFM, inner: RowSource, held_out: Rows) -> None:
     model.likelihood.inflation.fill_(1.0)
     remoteness = model.likelihood.remoteness(held_out.x)
     known_of_inner = statistics(model, inner) if model.has_exact_output else ()
+    counts = held_out.counts
     grid, scores = [], []
     for temperature in temperatures:
         model.temperature.fill_(temperature)
@@ -39,12 +40,11 @@ def calibrate(model: DeepLFM, inner: RowSource, held_out: Rows) -> None:
         for inflation in INFLATIONS:
             posterior.component_noise = plain_noise * inflation**remoteness
             grid.append([temperature, inflation])
-            scores.append(posterior.log_prob(held_out.y).nanmean(0).nan_to_num(0.0))
+            scores.append((posterior.log_prob(held_out.y).nan_to_num(0.0) * counts).sum(0))
     density = torch.stack(scores)  # grid D
     logs = torch.tensor(grid, dtype=density.dtype, device=density.device).log()
-    n_facts = (~held_out.y.isnan()).sum(0) / _ROWS_PER_FACT
     prior = logs @ logs.new_tensor(_PRIOR_POWERS)
-    share = torch.softmax(density * n_facts + prior[:, None], dim=0)
+    share = torch.softmax(density / _ROWS_PER_FACT + prior[:, None], dim=0)
     temperature, inflation = (logs.T @ share).exp()
     set_calibration(model, temperature, inflation)
     if known_of_inner:

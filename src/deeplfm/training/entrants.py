@@ -30,12 +30,19 @@ class Judgement(NamedTuple):
         inflation: of the noise of each output.
         mean: what it expected.
         density: logarithm of the density of what was there; NaN where that is not known.
+        counts: how many targets each one stands for.
     """
 
     temperature: Float[Tensor, " D"]
     inflation: Float[Tensor, " D"]
     mean: Float[Tensor, "N D"]
     density: Float[Tensor, "N D"]
+    counts: Float[Tensor, "N D"]
+
+    @property
+    def score(self) -> Float[Tensor, " D"]:
+        """Mean logarithm of the density of each output; NaN where nothing of it is known."""
+        return (self.density.nan_to_num(0.0) * self.counts).sum(0) / self.counts.sum(0)
 
 
 @dataclass
@@ -83,7 +90,7 @@ def judge(model: DeepLFM, inner: RowSource, rows: Rows) -> Judgement:
     if bool((density.isnan() & ~rows.y.isnan()).any()):
         raise TrainingDivergedError("its prediction of the held-out rows is not a number")
     calibration = model.temperature.clone(), model.likelihood.inflation.clone()
-    return Judgement(*calibration, posterior.mean, density)
+    return Judgement(*calibration, posterior.mean, density, rows.counts)
 
 
 def weight_ahead(entrants: list[Entrant], is_series: bool) -> Float[Tensor, "B D"]:
@@ -104,14 +111,16 @@ def weight_in_gaps(entrants: list[Entrant]) -> Float[Tensor, "B D"]:
 
 
 def _weights(
-    weigh: Callable[[Tensor, Tensor], Tensor], entrants: list[Entrant], by: dict[int, Judgement]
+    weigh: Callable[[Tensor, Tensor, Tensor], Tensor],
+    entrants: list[Entrant],
+    by: dict[int, Judgement],
 ) -> Float[Tensor, "B D"]:
     """Weights of some entrants, and none of the others; who is there for gaps has no handicap there."""
     density = torch.stack([judgement.density for judgement in by.values()])
     recipes = [entrants[b].recipe for b in by]
     handicap = density.new_tensor([item.handicap if item.foretells else 0.0 for item in recipes])
     weight = density.new_zeros(len(entrants), density.shape[-1])
-    weight[list(by)] = weigh(density, handicap)
+    weight[list(by)] = weigh(density, handicap, next(iter(by.values())).counts)
     return weight
 
 
@@ -150,6 +159,6 @@ def _staying(entrants: list[Entrant], weight: Float[Tensor, "B D"]) -> list[bool
         if entrant.model.is_function_of_time and entrant.recipe.foretells
     ]
     if in_time and not any(stays[i] for i in in_time):
-        best = max(in_time, key=lambda i: float(entrants[i].ahead.density.nanmean()))
+        best = max(in_time, key=lambda i: float(entrants[i].ahead.score.nanmean()))
         stays[best] = True
     return stays

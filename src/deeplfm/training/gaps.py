@@ -41,9 +41,9 @@ def hide_like_gaps(rows: Rows) -> tuple[Rows, Rows | None]:
         hidden = max([hidden, *more], key=torch.sum)
     if not bool(hidden.any()):
         return rows, None
-    at = hidden.any(1)
+    at = hidden.any(1).nonzero()[:, 0]
     rest = Rows(rows.x, torch.where(hidden, torch.nan, rows.y), rows.weight)
-    return rest, Rows(rows.x[at], torch.where(hidden, rows.y, torch.nan)[at])
+    return rest, Rows(rows.x, torch.where(hidden, rows.y, torch.nan), rows.weight).take(at)
 
 
 def _gaps(time: Float[Tensor, " N"]) -> Float[Tensor, "2 G"]:

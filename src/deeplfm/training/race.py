@@ -127,8 +127,7 @@ def _entrants(recipes: list[Recipe], course: _Course, report: Report) -> list[En
         with _failures_of(recipe, report):
             entrants.append(course.enter(recipe))
             if recipe.foretells:
-                score = -entrants[-1].ahead.density.nanmean(0)
-                report.held_out_mnll[recipe.name] = score.tolist()
+                report.held_out_mnll[recipe.name] = (-entrants[-1].ahead.score).tolist()
     if not entrants:
         raise _nobody_left(report)
     return entrants

@@ -67,6 +67,12 @@ class Rows(RowSource):
     def __len__(self) -> int:
         return len(self.x)
 
+    @property
+    def counts(self) -> Float[Tensor, "N D"]:
+        """How many targets each one stands for: its row's weight, and none where it is missing."""
+        known = (~self.y.isnan()).to(self.y.dtype)
+        return known if self.weight is None else known * self.weight[:, None].to(known)
+
     def take(self, index: Int64[Tensor, " M"]) -> Rows:
         """Some of the rows."""
         weight = None if self.weight is None else self.weight[index]

@@ -7,7 +7,7 @@ from itertools import product
 from math import inf
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from deeplfm.model import DeepLFM
@@ -91,6 +91,7 @@ def known_span(x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> Float[Tensor
 def stacking_weights(
     log_density: Float[Tensor, "B N D"],
     handicap: Float[Tensor, " B"] | None = None,
+    counts: Float[Tensor, "N D"] | None = None,
     most_prior: float = 1.0,
 ) -> Float[Tensor, "B D"]:
     """Weights that maximise the log density of the mixture on held-out rows (EM, from uniform).
@@ -102,9 +103,10 @@ def stacking_weights(
     Args:
         log_density: of the held-out rows by each member.
         handicap: of each member, in nats per row.
+        counts: how many targets each one stands for; by default one.
         most_prior: rows at most that are granted to each survivor before any are seen.
     """
-    known = ~log_density.isnan().any(0)
+    known = _known(log_density, counts)
     density = log_density.nan_to_num(0.0)
     survives = _survivors(density, known, handicap)
     prior = (_PRIOR_SHARE * known.sum(0).clamp_min(1)).clamp_max(most_prior)
@@ -117,7 +119,9 @@ def stacking_weights(
 
 
 def series_weights(
-    log_density: Float[Tensor, "B N D"], handicap: Float[Tensor, " B"] | None = None
+    log_density: Float[Tensor, "B N D"],
+    handicap: Float[Tensor, " B"] | None = None,
+    counts: Float[Tensor, "N D"] | None = None,
 ) -> Float[Tensor, "B D"]:
     """Weights for a series: partly by stacking, partly by the probability that each member is the best.
 
@@ -127,14 +131,16 @@ def series_weights(
     luck would seldom choose the same one twice. Neighbouring rows repeat each other: they are worth
     fewer than they are, and what each member has before any speak grows with them.
     """
-    alone = probability_of_best(log_density, handicap)
-    stacked = stacking_weights(log_density, handicap, most_prior=inf)
+    alone = probability_of_best(log_density, handicap, counts)
+    stacked = stacking_weights(log_density, handicap, counts, most_prior=inf)
     best = heard_by_all(alone)
     return best + (1 - _agreement(alone, handicap)) / 2 * (stacked - best)
 
 
 def probability_of_best(
-    log_density: Float[Tensor, "B N D"], handicap: Float[Tensor, " B"] | None = None
+    log_density: Float[Tensor, "B N D"],
+    handicap: Float[Tensor, " B"] | None = None,
+    counts: Float[Tensor, "N D"] | None = None,
 ) -> Float[Tensor, "B D"]:
     """How probable it is that each member is the best, by consecutive held-out rows of a series.
 
@@ -143,10 +149,10 @@ def probability_of_best(
     part little, as neighbouring rows repeat each other (the Bayesian bootstrap of Yao et al. 2018, of
     blocks). Who leaves is as in :func:`stacking_weights`.
     """
-    known = ~log_density.isnan().any(0)
-    density = log_density.nan_to_num(0.0) * known
+    known = _known(log_density, counts)
+    density = log_density.nan_to_num(0.0)
     survives = _survivors(density, known, handicap)
-    n_rows = density.shape[1]
+    density, n_rows = density * known, density.shape[1]
     part = torch.arange(n_rows, device=density.device) * _N_PARTS // max(n_rows, 1)
     totals = torch.zeros_like(density[:, :1]).repeat(1, _N_PARTS, 1).index_add(1, part, density)
     spoken = torch.einsum("ek,bkd->ebd", _emphases().to(totals), totals)
@@ -184,13 +190,22 @@ def _emphases() -> Float[Tensor, "E K"]:
     return (_N_PARTS * shares + 1) / (_N_SHARES + 1)
 
 
+def _known(
+    log_density: Float[Tensor, "B N D"], counts: Float[Tensor, "N D"] | None
+) -> Float[Tensor, "N D"]:
+    """How many targets each one stands for that all members have a density of."""
+    known = (~log_density.isnan().any(0)).to(log_density.dtype)
+    return known if counts is None else known * counts
+
+
 def _survivors(
     density: Float[Tensor, "B N D"],
-    known: Bool[Tensor, "N D"],
+    known: Float[Tensor, "N D"],
     handicap: Float[Tensor, " B"] | None,
 ) -> Float[Tensor, "B D"]:
     """1 for members within a nat per row of the best that have overcome their handicap."""
-    mean = (density * known).sum(1) / known.sum(0).clamp_min(1)  # B D
+    total = known.sum(0)
+    mean = (density * known).sum(1) / torch.where(total > 0, total, 1)  # B D
     survives = (mean >= mean.amax(0) - _WORST_GAP).to(density.dtype)
     if handicap is not None and bool((handicap == 0).any()):
         bar = mean[handicap == 0].amax(0) + handicap[:, None]

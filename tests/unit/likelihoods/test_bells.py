@@ -58,17 +58,26 @@ def test_components_say_what_training_sees(bells: Bells) -> None:
 
 def test_bells_are_placed_where_the_targets_are() -> None:
     found = Bells(1, 4).double()
-    y = torch.cat([torch.linspace(-1, 1, 100), torch.tensor([math.nan])])[:, None].double()
-    found.place(y)
-    torch.testing.assert_close(
-        found.center.detach()[0], torch.tensor([-0.75, -0.25, 0.25, 0.75]).double()
-    )
-    torch.testing.assert_close(found.log_width.exp().detach()[0], torch.full((4,), 0.5).double())
+    y = torch.cat([torch.linspace(-1, 1, 101), torch.tensor([math.nan])])[:, None].double()
+    found.place(y, (~y.isnan()).double())
+    center, width = found.center.detach()[0], found.log_width.exp().detach()[0]
+    torch.testing.assert_close(center, torch.tensor([-0.76, -0.26, 0.26, 0.76]).double())
+    torch.testing.assert_close(width, torch.tensor([0.5, 0.52, 0.5, 0.5]).double())
+
+
+def test_a_target_of_weight_three_places_bells_as_if_it_were_given_thrice() -> None:
+    y, count = torch.randn(40, 1).double(), torch.ones(40, 1).double()
+    count[::4] = 3
+    weighted, repeated = Bells(1, 4).double(), Bells(1, 4).double()
+    weighted.place(y, count)
+    again = y.repeat_interleave(count[:, 0].long(), dim=0)
+    repeated.place(again, torch.ones_like(again))
+    torch.testing.assert_close(weighted.center, repeated.center)
 
 
 def test_values_that_repeat_leave_bells_of_some_width() -> None:
     found = Bells(1, 5).double()
-    found.place(torch.zeros(50, 1).double())
+    found.place(torch.zeros(50, 1).double(), torch.ones(50, 1).double())
     assert bool((found.bell_variance > 0).all())
     with torch.no_grad():
         found.log_width.fill_(-100.0)

@@ -227,6 +227,21 @@ def test_without_a_held_out_target_calibration_is_that_of_its_prior() -> None:
     assert float(model.likelihood.inflation) == pytest.approx(expected)
 
 
+def test_held_out_rows_of_next_to_no_weight_do_not_calibrate() -> None:
+    rows = wave()
+    inner, held_out = split(rows, is_series=True, seed=0)
+    weight = torch.ones(len(held_out), dtype=torch.float64)
+    weight[::2] = 1e-9
+    wrong = torch.where(weight[:, None] == 1, held_out.y, 100.0)
+    empty = torch.where(weight[:, None] == 1, held_out.y, torch.nan)
+    found = []
+    for judges in (Rows(held_out.x, wrong, weight), Rows(held_out.x, empty)):
+        model = recipe("right", 30.0, noise=0.002).build(inner, 0)
+        calibrate(model, inner, judges)
+        found.append(float(model.likelihood.inflation))
+    assert found[0] == pytest.approx(found[1], rel=1e-3)
+
+
 def test_few_held_out_rows_hardly_move_what_is_fitted_to_known_ones() -> None:
     """The model is right, and 15 rows cannot say so: its temperature must not shrink the function."""
     rows = wave(60)
@@ -398,7 +413,9 @@ def test_where_nobody_is_judged_in_gaps_the_weights_of_the_tail_hold() -> None:
 
 
 def test_an_output_without_gaps_keeps_the_weights_of_the_tail() -> None:
-    two = Judgement(torch.ones(2), torch.ones(2), torch.zeros(3, 2), torch.zeros(3, 2))
+    two = Judgement(
+        torch.ones(2), torch.ones(2), torch.zeros(3, 2), torch.zeros(3, 2), torch.ones(3, 2)
+    )
     known = torch.tensor([[0.0, torch.nan]] * 3)
     entrants = [
         Entrant(item, item.build(wave(), 0), History(), two, two._replace(density=known))
@@ -410,3 +427,18 @@ def test_an_output_without_gaps_keeps_the_weights_of_the_tail() -> None:
     shares = torch.stack([job.share for found in jobs for job in found]).sum(0)
     torch.testing.assert_close(shares, torch.ones(2, 2))
     torch.testing.assert_close(jobs[0][0].share[1], torch.tensor([0.0, 0.8]))
+
+
+@pytest.mark.parametrize("weights_of", [stacking_weights, series_weights])
+def test_a_row_of_weight_three_speaks_as_three(weights_of: Callable[..., torch.Tensor]) -> None:
+    density = torch.randn(3, 8, 1, generator=torch.Generator().manual_seed(0)).double()
+    count = torch.tensor([3.0, 3.0, 1.0, 1.0, 1.0, 1.0, 3.0, 3.0]).double()  # parts stay halves
+    repeated = density.repeat_interleave(count.long(), dim=1)
+    weighted = weights_of(density, None, count[:, None])
+    assert not torch.allclose(weighted, weights_of(density))
+    if weights_of is stacking_weights:
+        torch.testing.assert_close(weighted, weights_of(repeated))
+    none = torch.zeros_like(count)
+    torch.testing.assert_close(
+        weights_of(density, None, none[:, None]), torch.full((3, 1), 1 / 3).double()
+    )
