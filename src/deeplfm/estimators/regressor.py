@@ -66,7 +66,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
             X: times (a vector, or one column) or a table of inputs. Memory-mapped arrays stay on disk:
                 memory does not grow with their rows.
             y: one or several targets for each row.
-            sample_weight: weight of each row's likelihood.
+            sample_weight: how many rows each one stands for, in training and where it judges.
         """
         _check_feature_names(self, X, reset=True)
         arrays = Arrays.of(X, y, sample_weight).merged()
@@ -106,7 +106,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         Args:
             X: new rows; giving rows that the model has seen counts them twice.
             y: their targets; NaN marks a missing one.
-            sample_weight: weight of each row's likelihood.
+            sample_weight: how many rows each one stands for.
         """
         check_is_fitted(self)
         members = [member for member in self.stack_.members if member.has_exact_output]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Int64
 from torch import Tensor
@@ -13,16 +15,26 @@ _SERIES_TAIL, _TABLE_PART = 0.25, 0.2
 # Two numbers for each output and the weights of a stack are learned from the held-out rows, whose mean
 # log density this many tell to about 0.01 nats; each is predicted once for every temperature.
 _MOST_HELD_OUT = 10_000
+_LIGHT = 0.01  # of the usual weight
 SERIES_START, _TABLE_START = 100_000, 10_000  # most rows that a start is shown
 
 
 def start_rows(rows: RowSource, is_series: bool) -> Rows:
-    """The last rows of a long series, since thinning would alias it; a table's evenly spaced ones."""
+    """The last rows of a long series, since thinning would alias it; a table's evenly spaced ones.
+
+    Spectra know no weights: in a series, targets that count next to nothing are as good as missing.
+    """
     n_rows, most = len(rows), SERIES_START if is_series else _TABLE_START
     if n_rows <= most:
-        return rows.everything()
-    some = torch.arange(n_rows - most, n_rows) if is_series else torch.arange(most) * n_rows // most
-    return rows.take(some)
+        shown = rows.everything()
+    elif is_series:
+        shown = rows.take(torch.arange(n_rows - most, n_rows))
+    else:
+        shown = rows.take(torch.arange(most) * n_rows // most)
+    if shown.weight is None or not is_series:
+        return shown
+    is_light = shown.weight < _LIGHT * shown.weight.median()
+    return replace(shown, y=torch.where(is_light[:, None], torch.nan, shown.y))
 
 
 def order_of(rows: RowSource) -> Int64[Tensor, " N"]:

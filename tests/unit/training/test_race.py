@@ -442,3 +442,11 @@ def test_a_row_of_weight_three_speaks_as_three(weights_of: Callable[..., torch.T
     torch.testing.assert_close(
         weights_of(density, None, none[:, None]), torch.full((3, 1), 1 / 3).double()
     )
+
+
+def test_starts_of_a_series_do_not_see_targets_that_count_next_to_nothing() -> None:
+    rows = replace(wave(), weight=torch.ones(len(wave())).double())
+    rows.weight[3], rows.weight[5] = 1e-6, 0.5
+    shown = held_out_module.start_rows(rows, is_series=True)
+    assert shown.y.isnan().nonzero()[:, 0].tolist() == [3]
+    assert not bool(held_out_module.start_rows(rows, is_series=False).y.isnan().any())
