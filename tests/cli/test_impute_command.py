@@ -88,3 +88,21 @@ def test_a_table_between_blanks_has_commas_where_fields_are_empty(tmp_path, call
     assert call("impute", path, *QUICK, "--intervals", "-o", target).code == 0
     filled = pd.read_csv(target)
     assert filled["load"].notna().all() and filled["load_std"].notna().sum() == 1
+
+
+def test_dates_and_clocks_in_two_columns_stay_as_they_are_written(place, call):
+    hours = pd.date_range("2004-03-10", periods=96, freq="h")
+    value = np.sin(np.arange(96) / 4).round(3).astype(str)
+    value[[40, 41]] = ""
+    lines = zip(hours.strftime("%d/%m/%Y"), hours.strftime("%H.%M.%S"), value, strict=True)
+    (place / "log.csv").write_text("\n".join(["Date,Time,CO", *map(",".join, lines)]))
+    done = call("impute", "log.csv", *QUICK, "--model-out", "log-model")
+    given, filled = (
+        pd.read_csv(source, dtype=str) for source in ("log.csv", io.StringIO(done.out))
+    )
+    pd.testing.assert_frame_equal(filled.where(given.notna()), given)
+    assert filled["CO"].notna().all()
+    (place / "then.csv").write_text("Date,Time\n15/03/2004,12.00.00\n")
+    ahead = call("forecast", "log-model", "--times", "then.csv", "-q").out
+    assert ahead.splitlines()[0] == "Date Time,CO,CO_std,CO_low,CO_high"
+    assert ahead.splitlines()[1].startswith("2004-03-15T12:00:00,")

@@ -70,3 +70,23 @@ def test_row_numbers_that_a_frame_wrote_beside_its_times_are_neither_time_nor_ta
         assert (series.time, series.targets) == ("date", ["cases"])
     alone = read(tmp_path / "data.csv", ",y\n0,5\n1,3\n2,4\n")
     assert (alone.time, alone.targets) == ("column 1", ["y"])
+
+
+LOGGED = (
+    "Date,Time,CO,RH\n10/03/2004,18.00.00,2.6,48\n10/03/2004,19.00.00,,47\n13/03/2004,0.00.00,2,5\n"
+)
+
+
+@pytest.mark.parametrize("time", [None, "Date,Time", "Date Time"])
+def test_date_and_clock_in_two_columns(time, tmp_path):
+    series = read(tmp_path / "log.csv", LOGGED, time=time)
+    assert (series.time, series.time_columns) == ("Date Time", ["Date", "Time"])
+    assert series.targets == ["CO", "RH"]
+    assert series.frame.index.tolist()[1] == "10/03/2004 19:00:00"
+
+
+def test_a_date_that_is_asked_for_stays_alone(tmp_path):
+    series = read(tmp_path / "log.csv", LOGGED, time="Date", duplicates="mean")
+    assert series.time_columns == ["Date"]
+    with pytest.raises(InputError, match="--target: 'Time' is a column of times"):
+        read(tmp_path / "log.csv", LOGGED, target=["Time"])

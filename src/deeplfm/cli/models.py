@@ -49,11 +49,15 @@ def read_like(
         reading: how it is written.
         columns: those that have to be there; by default all targets and covariates.
     """
+    from deeplfm.estimators.clocks import named_pair, with_times
+
     frame = read_frame(source, reading, fewest_columns=2 if columns is None or columns else 1)
     time = forecaster.timeline_.name
     if time is None:  # it was the index of a frame, and is again
         index = _INDEX if _INDEX in frame.columns else first_if_time(frame, source)
         frame = frame.set_index(index)
+    elif time not in frame.columns and (pair := named_pair(frame, str(time))):
+        frame = with_times(frame, *pair)
     elif time not in frame.columns:
         raise InputError(
             f"{source}: no column {time!r} found, which holds the times of the model. Rename the "
@@ -67,7 +71,7 @@ def read_like(
 def times_in(frame: pd.DataFrame, forecaster: DeepLFMForecaster) -> pd.Series | pd.Index:
     """The times of a table that :func:`read_like` has read."""
     name = forecaster.timeline_.name
-    return frame.index if name is None else frame[name]
+    return frame[name] if name in frame.columns else frame.index
 
 
 def unseen(forecaster: DeepLFMForecaster, frame: pd.DataFrame) -> pd.DataFrame:

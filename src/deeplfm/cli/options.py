@@ -77,7 +77,8 @@ class Columns:
         str | None,
         _data(
             metavar="COLUMN",
-            help="Numbers, dates or durations. Default: the first column, if it looks like time.",
+            help="Numbers, dates or durations; Date,Time for a date and a clock in two columns. "
+            "Default: the first column, if it looks like time.",
         ),
     ] = None
     target: Annotated[

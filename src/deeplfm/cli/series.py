@@ -24,7 +24,8 @@ class Series:
 
     Attributes:
         frame: all columns of the file; targets and covariates are numbers.
-        time: name of the column of times.
+        time: name of the column of times, or of the index.
+        time_columns: what the times were read from: that column, or a date and a clock.
         targets: what to model.
         covariates: what is known in advance.
         time_is_guessed: the user did not say which column is time.
@@ -35,6 +36,7 @@ class Series:
 
     frame: pd.DataFrame
     time: str
+    time_columns: list[str]
     targets: list[str]
     covariates: list[str]
     time_is_guessed: bool
@@ -60,18 +62,20 @@ def read_series(source: str, reading: Reading, columns: Columns) -> Series:
     """The table in a file, and what its columns are."""
     frame = read_frame(source, reading)
     stamps = _times_beside_row_numbers(frame)
-    time = columns.time or stamps or first_if_time(frame, source)
+    frame, time_columns = _with_times(frame, columns.time, stamps, source)
+    time = " ".join(time_columns)
     covariates = split_names(columns.covariate, frame)
-    taken = [time, *covariates, *([] if stamps is None else frame.columns[:1])]
+    taken = [*time_columns, *covariates, *([] if stamps is None else frame.columns[:1])]
     others = [name for name in frame.columns if name not in taken]
     targets = split_names(columns.target, frame)
     left_out = [] if targets else [name for name in others if not _is_numeric(frame[name])]
     targets = targets or [name for name in others if name not in left_out]
-    _check_roles(source, frame, time, targets, covariates)
+    _check_roles(source, frame, time_columns, targets, covariates)
     frame = with_numbers(frame, [*targets, *covariates], source)
     return Series(
         frame,
         time,
+        time_columns,
         targets,
         covariates,
         columns.time is None,
@@ -79,6 +83,20 @@ def read_series(source: str, reading: Reading, columns: Columns) -> Series:
         str(columns.duplicates),
         columns.zone,
     )
+
+
+def _with_times(
+    frame: pd.DataFrame, asked: str | None, stamps: str | None, source: str
+) -> tuple[pd.DataFrame, list[str]]:
+    """The table and its columns of times; where these are two, the times are the index."""
+    from deeplfm.estimators.clocks import named_pair, pair_of, with_times
+
+    if asked is None:
+        time = stamps or first_if_time(frame, source)
+        pair = pair_of(frame, time)
+    else:
+        time, pair = asked, None if asked in frame.columns else named_pair(frame, asked)
+    return (frame, [time]) if pair is None else (with_times(frame, *pair), list(pair))
 
 
 def with_numbers(frame: pd.DataFrame, names: Sequence[str], source: str) -> pd.DataFrame:
@@ -111,17 +129,22 @@ def _is_numeric(column: pd.Series) -> bool:
 
 
 def _check_roles(
-    source: str, frame: pd.DataFrame, time: str, targets: list[str], covariates: list[str]
+    source: str,
+    frame: pd.DataFrame,
+    times: list[str],
+    targets: list[str],
+    covariates: list[str],
 ) -> None:
-    for option, names in (("--time", [time]), ("--target", targets), ("--covariate", covariates)):
+    for option, names in (("--time", times), ("--target", targets), ("--covariate", covariates)):
         for name in names:
             if name not in frame.columns:
                 raise InputError(
                     f"{option}: {source} has no column {name!r}. {_choices(frame, name)}"
                 )
     for option, names in (("--target", targets), ("--covariate", covariates)):
-        if time in names:
-            raise InputError(f"{option}: {time!r} is the column of times. Name another one.")
+        for time in times:
+            if time in names:
+                raise InputError(f"{option}: {time!r} is a column of times. Name another one.")
     both = [name for name in targets if name in covariates]
     if both:
         raise InputError(
@@ -129,7 +152,8 @@ def _check_roles(
         )
     if not targets:
         raise InputError(
-            f"{source}: no column of numbers beside the times {time!r}. Give at least one target."
+            f"{source}: no column of numbers beside the times {' '.join(times)!r}. "
+            "Give at least one target."
         )
 
 

@@ -29,7 +29,8 @@ _HEADERS = {
 def about(series: Series, source: str) -> list[str]:
     """How a table was understood."""
     guess = " (--time names another)" if series.time_is_guessed else ""
-    lines = [f"{source}: {len(series.frame)} rows, time in {series.time!r}{guess}"]
+    times = " and ".join(map(repr, series.time_columns))
+    lines = [f"{source}: {len(series.frame)} rows, time in {times}{guess}"]
     lines.append(f"Targets: {', '.join(series.targets)}")
     if series.covariates:
         lines.append(f"Covariates: {', '.join(series.covariates)}")

@@ -71,7 +71,7 @@ def in_order(values: pd.DataFrame, frame: pd.DataFrame, duplicates: str) -> pd.D
             f"column {name!r}: the frame holds several series, told apart by this column, in rows of "
             "the same time. Give each series its own column: frame.pivot(index=time, "
             f"columns={name!r}, values=target); or fit one model for each group of "
-            f"frame.groupby({name!r})."
+            f"frame.groupby({name!r}). If it holds clocks, join it to the dates."
         )
     stamp = values.index[is_twice][0]
     rows = np.flatnonzero(values.index == stamp)
