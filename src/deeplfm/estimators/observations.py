@@ -93,14 +93,14 @@ def check_enough(training: pd.DataFrame, targets: Iterable[Name]) -> None:
             )
 
 
-def check_complete(values: pd.Series, name: Name) -> None:
-    """A covariate must be known at all times."""
+def check_complete(values: pd.Series, name: Name, how: str = "") -> None:
+    """A covariate must be known at all times; ``how`` says by which argument it is given."""
     missing = values.isna().to_numpy()
     if missing.any():
         raise InputError(
             f"column {name!r}: a covariate must be known at all times, and {missing.sum()} of "
             f"{len(values)} values are missing (first: time {values.index[missing.argmax()]}). "
-            "Give all of them, or fit without this covariate."
+            f"Give all of them{how}, or fit without this covariate."
         )
 
 

@@ -148,7 +148,7 @@ class Record:
         known = self._known(covariates)
         found = self._at(known, index)
         for name in self.covariates:
-            check_complete(found[name], name)
+            check_complete(found[name], name, " with covariates=")
         return self.inputs(found)
 
     def _known(self, covariates: pd.DataFrame | None) -> pd.DataFrame:

@@ -59,7 +59,9 @@ def test_covariates_come_from_the_record_or_a_frame() -> None:
     known, future = record(), frame(pd.date_range("2024-01-19", periods=4, name="day"))
     index = DAYS[:1].append(future.index)
     assert known.inputs_at(index, future)[:, 1].tolist() == [0.0, 0.0, -1.0, -2.0, -3.0]
-    with pytest.raises(InputError, match=r"column 'heat'.* 2 of 5 .*first: time 2024-01-21"):
+    with pytest.raises(
+        InputError, match=r"column 'heat'.* 2 of 5 .*first: time 2024-01-21.*with covariates=,"
+    ):
         known.inputs_at(index, None)
     doubled = pd.concat([future, future])
     with pytest.raises(InputError, match=r"time 2024-01-19 .*found in 2 rows"):
