@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deeplfm.starts.rhythm import find_rhythm
+from deeplfm.starts.rhythm import _along_each, find_rhythm
 from deeplfm.starts.spectrum import Array
 
 TIME = np.linspace(0, 20, 400)
@@ -65,3 +65,14 @@ def test_an_output_that_saw_less_than_a_round_has_no_harmonics() -> None:
     assert whole.n_supported >= 1
     assert short.n_supported == 0 or whole.frequency[0] * time[99] >= 2 * np.pi
     assert np.abs(short.amplitude).max(initial=0.0) < 10
+
+
+@pytest.mark.parametrize("apart", [1.0, 1e-3, 1e-7, 0.0])
+def test_shares_of_columns_are_those_of_qr_however_near_the_columns_are(apart: float) -> None:
+    rng = np.random.default_rng(0)
+    design = rng.normal(size=(200, 6))
+    design[:, 4] = design[:, 1] + apart * design[:, 4]
+    value = rng.normal(size=200)
+    found = _along_each(np.asfortranarray(design), value)
+    expected = np.linalg.qr(design)[0].T @ value
+    np.testing.assert_allclose(np.cumsum(found**2), np.cumsum(expected**2), rtol=1e-8)
