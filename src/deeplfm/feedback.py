@@ -47,6 +47,7 @@ class Feedback(DeepLFM):
     kind: ClassVar[str] = "feedback"
     is_function_of_time: ClassVar[bool] = False
     keeps_rows: ClassVar[bool] = True
+    weighs_rows: ClassVar[bool] = False
     record: Tensor
     doubt: Tensor
     first: Tensor

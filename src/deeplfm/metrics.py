@@ -9,10 +9,23 @@ from torch import Tensor
 from deeplfm.predictive import Predictive
 
 
-def nmse(mean: Float[Tensor, "N D"], target: Float[Tensor, "N D"]) -> Float[Tensor, " D"]:
-    """Mean squared error over the variance of the scored targets: 1 is their own mean."""
-    centre = target.nanmean(0)
-    return (mean - target).square().nanmean(0) / (target - centre).square().nanmean(0)
+def nmse(
+    mean: Float[Tensor, "N D"],
+    target: Float[Tensor, "N D"],
+    counts: Float[Tensor, "N D"] | None = None,
+) -> Float[Tensor, " D"]:
+    """Mean squared error over the variance of the scored targets: 1 is their own mean.
+
+    Args:
+        mean: predictions.
+        target: what there was; NaN where that is not known.
+        counts: how many targets each one stands for; by default one.
+    """
+    share = torch.where(target.isnan(), 0, 1.0 if counts is None else counts)
+    share = share / share.sum(0)
+    known = target.nan_to_num(0.0)
+    centre = (share * known).sum(0)
+    return (share * (mean - known).square()).sum(0) / (share * (known - centre).square()).sum(0)
 
 
 def mnll(posterior: Predictive, target: Float[Tensor, "N D"]) -> Float[Tensor, " D"]:

@@ -43,6 +43,7 @@ class DeepLFM(nn.Module):
     kind: ClassVar[str] = "layers"
     is_function_of_time: ClassVar[bool] = True  # where it is of a series
     keeps_rows: ClassVar[bool] = False  # and predicts from them
+    weighs_rows: ClassVar[bool] = True  # that it keeps
     most_rows: ClassVar[int] = sys.maxsize  # that it is given to keep
     is_tempered: ClassVar[bool] = True  # where its last layer is exact
     layers: Sequence[Layer]

@@ -89,4 +89,21 @@ def test_a_date_that_is_asked_for_stays_alone(tmp_path):
     series = read(tmp_path / "log.csv", LOGGED, time="Date", duplicates="mean")
     assert series.time_columns == ["Date"]
     with pytest.raises(InputError, match="--target: 'Time' is a column of times"):
-        read(tmp_path / "log.csv", LOGGED, target=["Time"])
+        read(tmp_path / "log.csv", LOGGED, time="Date,Time", target=["Time"])
+
+
+def test_the_half_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(InputError, match="--time: .* has no column 'Tim'. Did you mean 'Time'"):
+        read(tmp_path / "log.csv", LOGGED, time="Date,Tim")
+
+
+def test_a_column_that_is_named_is_no_clock(tmp_path):
+    text = "Date,hour,CO\n10/03/2004,1,2\n10/03/2004,2,3\n13/03/2004,3,4\n"
+    assert read(tmp_path / "log.csv", text).time_columns == ["Date", "hour"]
+    series = read(tmp_path / "log.csv", text, covariate=["hour"])
+    assert (series.time_columns, series.covariates) == (["Date"], ["hour"])
+
+
+def test_lines_of_the_file_are_told_where_times_are_in_two_columns(tmp_path):
+    with pytest.raises(InputError, match="'oops' in line 3"):
+        read(tmp_path / "log.csv", LOGGED.replace("19.00.00,,", "19.00.00,oops,"), target=["CO"])

@@ -184,6 +184,23 @@ def test_rows_of_next_to_no_weight_do_not_say_how_rough_a_table_is() -> None:
     assert float(find_roughness(x, y, generator()).noise_variance) ** 0.5 > 1.0
 
 
+def test_starts_of_tables_know_weights() -> None:
+    rows = drawn(300, [2.0, 20.0], 0.2)
+    weight = torch.ones(300).double()
+    weight[::3] = 1e-9
+    wrong = Rows(rows.x, torch.where(weight[:, None] == 1, rows.y, rows.y + 50), weight)
+    found = []
+    for given in (wrong, Rows(wrong.x, wrong.y)):
+        near = neighbours_recipe(Architecture()).build(given, 0)
+        bells = density_recipe(Architecture()).build(given, 0).bells
+        noise, center = near.gaussian.log_variance.exp(), bells.center.max()
+        found.append([float(value.detach()) for value in (noise, near.tail_scale.max(), center)])
+    (noise, tail, center), (wrong_noise, _, wrong_center) = found
+    assert noise < 1 < 25 < wrong_noise
+    assert tail < 5
+    assert center < 25 < wrong_center
+
+
 def test_tails_of_two_widths_are_found() -> None:
     """Errors of width 0.5, and one in ten of width 3: density within 0.02 nats of the truth's."""
     rng = np.random.default_rng(0)

@@ -77,7 +77,7 @@ def impute(
         terminal.say(*about(series, data))
         forecaster, frame = fit_series(series, settings, running), series.frame
     filled = forecaster.impute(frame, intervals=intervals, coverage=coverage)
-    if forecaster.timeline_.name is None:
+    if forecaster.timeline_.name is None and frame.index.name is not None:  # a column of the file
         filled = filled.set_axis(frame.index).reset_index()
     if model_out is not None:
         save_model(forecaster, model_out, context, series)

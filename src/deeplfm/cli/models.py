@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deeplfm.cli.options import Reading
-from deeplfm.cli.series import first_if_time, read_frame, with_numbers
+from deeplfm.cli.series import by_time, first_if_time, read_frame
 from deeplfm.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,23 +49,28 @@ def read_like(
         reading: how it is written.
         columns: those that have to be there; by default all targets and covariates.
     """
-    from deeplfm.estimators.clocks import named_pair, with_times
+    from deeplfm.cli.clocks import named_pair, pair_of
 
     frame = read_frame(source, reading, fewest_columns=2 if columns is None or columns else 1)
-    time = forecaster.timeline_.name
+    time, known = forecaster.timeline_.name, frame.columns
+    times: list[str | int]
     if time is None:  # it was the index of a frame, and is again
-        index = _INDEX if _INDEX in frame.columns else first_if_time(frame, source)
-        frame = frame.set_index(index)
-    elif time not in frame.columns and (pair := named_pair(frame, str(time))):
-        frame = with_times(frame, *pair)
-    elif time not in frame.columns:
+        index = _INDEX if _INDEX in known else first_if_time(frame, source)
+        times = list(pair_of(frame, index) or [index])
+    else:
+        pair = None if time in known else named_pair(frame, str(time))
+        times = list(pair or [time])
+    if not set(times) <= set(known):
         raise InputError(
             f"{source}: no column {time!r} found, which holds the times of the model. Rename the "
-            f"right one of {', '.join(map(str, frame.columns))}."
+            f"right one of {', '.join(map(str, known))}."
         )
     if columns is None:
         columns = [*forecaster.targets_, *forecaster.covariates_]
-    return with_numbers(frame, [str(name) for name in columns], source)
+    frame = by_time(frame, times, [str(name) for name in columns], source)
+    if time is not None:
+        return frame
+    return frame.rename_axis(None) if len(times) == 2 else frame.set_index(times[0])
 
 
 def times_in(frame: pd.DataFrame, forecaster: DeepLFMForecaster) -> pd.Series | pd.Index:

@@ -62,16 +62,16 @@ def read_series(source: str, reading: Reading, columns: Columns) -> Series:
     """The table in a file, and what its columns are."""
     frame = read_frame(source, reading)
     stamps = _times_beside_row_numbers(frame)
-    frame, time_columns = _with_times(frame, columns.time, stamps, source)
-    time = " ".join(time_columns)
     covariates = split_names(columns.covariate, frame)
+    targets = split_names(columns.target, frame)
+    time_columns = _time_columns(frame, columns.time, stamps, [*targets, *covariates], source)
+    time = " ".join(time_columns)
     taken = [*time_columns, *covariates, *([] if stamps is None else frame.columns[:1])]
     others = [name for name in frame.columns if name not in taken]
-    targets = split_names(columns.target, frame)
     left_out = [] if targets else [name for name in others if not _is_numeric(frame[name])]
     targets = targets or [name for name in others if name not in left_out]
     _check_roles(source, frame, time_columns, targets, covariates)
-    frame = with_numbers(frame, [*targets, *covariates], source)
+    frame = by_time(frame, time_columns, [*targets, *covariates], source)
     return Series(
         frame,
         time,
@@ -85,18 +85,31 @@ def read_series(source: str, reading: Reading, columns: Columns) -> Series:
     )
 
 
-def _with_times(
-    frame: pd.DataFrame, asked: str | None, stamps: str | None, source: str
-) -> tuple[pd.DataFrame, list[str]]:
-    """The table and its columns of times; where these are two, the times are the index."""
-    from deeplfm.estimators.clocks import named_pair, pair_of, with_times
+def _time_columns(
+    frame: pd.DataFrame, asked: str | None, stamps: str | None, taken: list[str], source: str
+) -> list[str]:
+    """The column of times, or those of a date and a clock."""
+    from deeplfm.cli.clocks import named_pair, pair_of
 
     if asked is None:
         time = stamps or first_if_time(frame, source)
-        pair = pair_of(frame, time)
-    else:
-        time, pair = asked, None if asked in frame.columns else named_pair(frame, asked)
-    return (frame, [time]) if pair is None else (with_times(frame, *pair), list(pair))
+        return list(pair_of(frame, time, taken) or [time])
+    if asked in frame.columns:
+        return [asked]
+    halves = [half.strip() for half in asked.split(",")]
+    return list(named_pair(frame, asked) or (halves if len(halves) == 2 else [asked]))
+
+
+def by_time(
+    frame: pd.DataFrame, times: Sequence[str | int], numbers: Sequence[str], source: str
+) -> pd.DataFrame:
+    """The table with some columns as numbers; where its times are in two, these are its index."""
+    from deeplfm.cli.clocks import joined_times
+
+    result = with_numbers(frame, numbers, source)
+    if len(times) == 2:
+        result = result.set_axis(joined_times(frame, (str(times[0]), str(times[1])), source))
+    return result
 
 
 def with_numbers(frame: pd.DataFrame, names: Sequence[str], source: str) -> pd.DataFrame:

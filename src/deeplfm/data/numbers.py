@@ -65,7 +65,7 @@ def numeric_column(frame: pd.DataFrame, name: str, source: str | Path) -> Float6
             found = column.iloc[first]
             raise InputError(
                 f"column {name!r} of {label}: {is_bad.sum()} of {len(column)} values are {what} "
-                f"(first: {str(found)!r} in {_place(frame, first)}). {_advice(found)}"
+                f"(first: {str(found)!r} in {place_of(frame, first)}). {_advice(found)}"
             )
     return values
 
@@ -127,7 +127,7 @@ def _number(value: Any) -> float | None:
     return None
 
 
-def _place(frame: pd.DataFrame, position: int) -> str:
+def place_of(frame: pd.DataFrame, position: int) -> str:
     """Where a user finds a row: its line in the file, or its label in the frame."""
     label = frame.index[position]
     if FIRST_LINE in frame.attrs and isinstance(label, int | np.integer):

@@ -67,7 +67,9 @@ class Roles:
             return frame[self.time], f"column {self.time!r}"
         is_count = isinstance(frame.index, pd.RangeIndex)
         name = _plain(frame.index.name)
-        if name == self.time or (name is None and not is_count):
+        if name == self.time:
+            return frame.index, f"times {name!r}"
+        if name is None and not is_count:
             return frame.index, "the index"
         raise InputError(_absent(frame, self.time, "time"))
 

@@ -18,6 +18,7 @@ _LEAST_SIZE = 1e-3  # standard deviation
 _MANY = 64  # neighbours
 _HANDICAP = 0.02  # nats per row by which more of them, or a smooth process, must lead
 _EM_STEPS, _PRIOR_ERRORS = 100, 2.0
+_LEAST_WEIGHT = 1e-12  # the noise of a lighter row would overflow
 
 
 class _Table(NamedTuple):
@@ -65,7 +66,7 @@ def find_roughness(
         weight: how many each row stands for; by default one.
     """
     weight = torch.ones_like(y) if weight is None else weight
-    table = _Table(x.double(), y.double(), weight.double())
+    table = _Table(x.double(), y.double(), weight.double().clamp_min(_LEAST_WEIGHT))
     n_judges = _TAIL_ROWS if len(x) >= _FEWEST_ROWS else 0
     some = torch.randperm(len(x), generator=generator)[:n_judges].to(x.device)
     # Along one input there are two sides, and smooth functions have starts of their own.

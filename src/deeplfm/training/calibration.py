@@ -30,6 +30,7 @@ def calibrate(model: DeepLFM, inner: RowSource, held_out: Rows) -> None:
     remoteness = model.likelihood.remoteness(held_out.x)
     known_of_inner = statistics(model, inner) if model.has_exact_output else ()
     counts = held_out.counts
+    worst = -1e9  # of a prediction that is not a number
     grid, scores = [], []
     for temperature in temperatures:
         model.temperature.fill_(temperature)
@@ -40,7 +41,7 @@ def calibrate(model: DeepLFM, inner: RowSource, held_out: Rows) -> None:
         for inflation in INFLATIONS:
             posterior.component_noise = plain_noise * inflation**remoteness
             grid.append([temperature, inflation])
-            scores.append((posterior.log_prob(held_out.y).nan_to_num(0.0) * counts).sum(0))
+            scores.append((posterior.log_prob(held_out.y).nan_to_num(worst) * counts).sum(0))
     density = torch.stack(scores)  # grid D
     logs = torch.tensor(grid, dtype=density.dtype, device=density.device).log()
     prior = logs @ logs.new_tensor(_PRIOR_POWERS)

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.model import DeepLFM
+from deeplfm.training.held_out import without_light
 from deeplfm.training.rows import RowSource
 
 
@@ -33,6 +34,8 @@ def remember(model: DeepLFM, rows: RowSource, reach: float | None = None) -> Non
     n_rows, n_kept = len(rows), min(len(rows), model.most_rows)
     some = torch.arange(n_kept) * n_rows // n_kept
     kept = rows.everything() if n_kept == n_rows else rows.take(some)
+    if not model.weighs_rows:
+        kept = without_light(kept)
     model.remember(kept.x, kept.y, kept.weight, reach)
 
 

@@ -31,10 +31,16 @@ def start_rows(rows: RowSource, is_series: bool) -> Rows:
         shown = rows.take(torch.arange(n_rows - most, n_rows))
     else:
         shown = rows.take(torch.arange(most) * n_rows // most)
-    if shown.weight is None or not is_series:
-        return shown
-    is_light = shown.weight < _LIGHT * shown.weight.median()
-    return replace(shown, y=torch.where(is_light[:, None], torch.nan, shown.y))
+    return without_light(shown) if is_series else shown
+
+
+def without_light(rows: Rows) -> Rows:
+    """Rows in which targets are missing that count next to nothing beside others of the same output."""
+    if rows.weight is None:
+        return rows
+    counts = torch.where(rows.counts > 0, rows.counts, torch.nan)
+    is_light = counts < _LIGHT * counts.nanmedian(0).values
+    return replace(rows, y=torch.where(is_light, torch.nan, rows.y))
 
 
 def order_of(rows: RowSource) -> Int64[Tensor, " N"]:

@@ -253,7 +253,7 @@ class _Course:
 
 def _nmse_of_stack(entrants: list[Entrant], weight: Tensor, held_out: Rows) -> list[float]:
     means = torch.stack([entrant.ahead.mean for entrant in entrants])  # B N D
-    return nmse((weight[:, None] * means).sum(0), held_out.y).tolist()
+    return nmse((weight[:, None] * means).sum(0), held_out.y, held_out.counts).tolist()
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from deeplfm.training import Phase, Rows, Schedule, StoredRows
 from deeplfm.training import held_out as held_out_module
 from deeplfm.training.calibration import INFLATIONS, calibrate
 from deeplfm.training.entrants import Entrant, Judgement, jobs_of, weight_in_gaps
+from deeplfm.training.gaps import hide_like_gaps
 from deeplfm.training.held_out import split
 from deeplfm.training.loop import History
 from deeplfm.training.race import fit_recipe, race
@@ -445,8 +446,37 @@ def test_a_row_of_weight_three_speaks_as_three(weights_of: Callable[..., torch.T
 
 
 def test_starts_of_a_series_do_not_see_targets_that_count_next_to_nothing() -> None:
-    rows = replace(wave(), weight=torch.ones(len(wave())).double())
-    rows.weight[3], rows.weight[5] = 1e-6, 0.5
+    weight = torch.ones(len(wave())).double()
+    weight[3], weight[5], weight[-20:] = 1e-6, 0.5, 1e-3
+    rows = replace(wave(), weight=weight)
     shown = held_out_module.start_rows(rows, is_series=True)
-    assert shown.y.isnan().nonzero()[:, 0].tolist() == [3]
-    assert not bool(held_out_module.start_rows(rows, is_series=False).y.isnan().any())
+    light = [3, *range(len(rows) - 20, len(rows))]
+    assert shown.y.isnan().nonzero()[:, 0].tolist() == light
+    late = torch.where(weight[:, None] == 1e-3, rows.y, torch.nan)  # all of it is light
+    rows = replace(rows, y=torch.cat([rows.y, late], dim=1))
+    shown = held_out_module.start_rows(rows, is_series=True)
+    assert not bool(shown.y[-20:, 1].isnan().any())
+    assert held_out_module.start_rows(rows, is_series=False) is rows
+
+
+@pytest.mark.parametrize("is_series", [True, False])
+def test_wrong_rows_of_next_to_no_weight_are_as_good_as_missing(is_series: bool) -> None:
+    rows = wave()
+    weight = torch.ones(len(rows)).double()
+    weight[::7] = 1e-9
+    wrong = Rows(rows.x, torch.where(weight[:, None] == 1, rows.y, 100.0), weight)
+    missing = Rows(rows.x, torch.where(weight[:, None] == 1, rows.y, torch.nan))
+    entrants = [recipe("right", 30.0, noise=0.002), recipe("wrong", 9.0)]
+    found, expected = (race(entrants, rows, is_series)[1] for rows in (wrong, missing))
+    assert found.held_out_mnll["right"] == pytest.approx(expected.held_out_mnll["right"], rel=1e-3)
+    assert found.held_out_nmse == pytest.approx(expected.held_out_nmse, rel=1e-3)
+    assert found.weight["right"] == pytest.approx(expected.weight["right"], rel=1e-3)
+
+
+def test_values_hidden_like_gaps_keep_their_weights() -> None:
+    rows = with_gaps()
+    weight = torch.linspace(1, 2, len(rows)).double()
+    _, hidden = hide_like_gaps(replace(rows, weight=weight))
+    place = {float(x): float(w) for x, w in zip(rows.x[:, 0], weight, strict=True)}
+    assert hidden is not None
+    assert hidden.weight.tolist() == [place[float(x)] for x in hidden.x[:, 0]]

@@ -1,0 +1,171 @@
+"""Dates in one column of a file and clocks in another, as loggers write them, made times."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool
+from numpy import ndarray
+
+from deeplfm.data.numbers import place_of
+from deeplfm.errors import InputError
+from deeplfm.estimators.stamps import holds_timestamps, read_stamps
+
+_HOUR, _SECOND = r"(?P<hour>[01]?\d|2[0-4])", r"(?P<second>[0-5]\d(?:[.,]\d+)?)"
+_FORMS = (
+    rf"{_HOUR}[:h](?P<minute>[0-5]\d)(?::{_SECOND})?(?:\s*(?P<half>[ap])\.?m\.?)?",
+    rf"{_HOUR}\.(?P<minute>[0-5]\d)\.{_SECOND}(?P<half>x)?",  # 18.30 is a number
+)
+_MIDNIGHT = r"[ T]00:00(?::00(?:\.0+)?)?$"
+_CALENDAR = (1800_01_01, 2199_12_31)  # days as numbers
+_NAMES = frozenset("time clock hour hours hr uhrzeit zeit stunde heure hora ora".split())
+
+
+class _Clocks(NamedTuple):
+    """Clocks as texts such as 18:30:00, and which of them are 24:00, the first of the next day."""
+
+    texts: pd.Series
+    is_next_day: Bool[ndarray, " N"]
+
+
+def named_pair(frame: pd.DataFrame, name: str) -> tuple[str, str] | None:
+    """Two columns that a name stands for: both names, with a comma or a blank between."""
+    for mark in re.finditer("[, ]", name):
+        pair = name[: mark.start()].strip(), name[mark.end() :].strip()
+        if pair[0] != pair[1] and all(half in frame.columns for half in pair):
+            return pair
+    return None
+
+
+def pair_of(frame: pd.DataFrame, time: str, taken: Collection[str] = ()) -> tuple[str, str] | None:
+    """Date and clock, where a column of times is one of both and another column the other.
+
+    A clock is told by its name as well: sunrise is none. Where each date comes once, it needs none.
+
+    Args:
+        frame: of a file.
+        time: name of the column of times.
+        taken: names of columns that are something else.
+    """
+    column, others = frame[time], [name for name in frame.columns if name not in (time, *taken)]
+    if _days(column) is None:
+        if _clocks(column) is None or (_is_number(column) and not column.duplicated().any()):
+            return None
+        return next(((date, time) for date in others if _days(frame[date]) is not None), None)
+    if not column.duplicated().any():
+        return None
+    named = [name for name in others if _NAMES.intersection(_words(name))]
+    clocks = [name for name in named if _clocks(frame[name]) is not None]
+    clocks.sort(key=lambda name: _is_number(frame[name]))  # whole hours tell less
+    has_minutes = any(_words(name) & {"minute", "minutes", "min"} for name in others)
+    if not clocks or (has_minutes and _is_number(frame[clocks[0]])):
+        return None
+    return time, clocks[0]
+
+
+def joined_times(frame: pd.DataFrame, pair: tuple[str, str], source: str) -> pd.Index:
+    """Times of a table whose date and clock are in two columns, under the name of both.
+
+    >>> frame = pd.DataFrame({"Date": ["10/03/2004", "10/03/2004"], "Time": ["18.00.00", "19.00.00"]})
+    >>> joined_times(frame, ("Date", "Time"), "log.csv").tolist()
+    ['10/03/2004 18:00:00', '10/03/2004 19:00:00']
+    """
+    date, clock = pair
+    if _days(frame[date]) is None and _days(frame[clock]) is not None:
+        date, clock = clock, date
+    days, clocks = _days(frame[date]), _clocks(frame[clock])
+    if days is None:
+        raise _refusal(frame, date, source, _days, "dates without a clock, such as 2024-12-31")
+    if clocks is None:
+        raise _refusal(frame, clock, source, _clocks, "clocks such as 18:30, or whole hours")
+    if clocks.is_next_day.any():
+        index = pd.DatetimeIndex(read_stamps(days, f"{source}: column {date!r}"))
+        index += pd.to_timedelta(clocks.is_next_day.astype(int), unit="D")
+        days = pd.Series(index.strftime("%Y-%m-%d"), days.index)
+    return pd.Index(days + " " + clocks.texts, name=f"{pair[0]} {pair[1]}")
+
+
+def _words(name: object) -> set[str]:
+    return set(re.split(r"[^a-z]+", str(name).lower()))
+
+
+def _is_number(column: pd.Series) -> bool:
+    return bool(column.dtype.kind in "iuf")
+
+
+def _days(column: pd.Series) -> pd.Series | None:
+    """Days as texts that are read as dates, or ``None`` where a column holds something else."""
+    if column.empty or column.isna().any() or column.dtype.kind in "bmc":
+        return None
+    if column.dtype.kind == "M":
+        is_plain = column.dt.tz is None and bool((column == column.dt.normalize()).all())
+        return column.dt.strftime("%Y-%m-%d") if is_plain else None
+    if _is_number(column):
+        numbers = column.to_numpy(dtype=np.float64)
+        low, high = _CALENDAR
+        if not ((numbers >= low) & (numbers <= high) & (numbers == np.trunc(numbers))).all():
+            return None
+        texts = column.astype("int64").astype(str)
+        texts = texts.str.replace(r"^(\d{4})(\d\d)(\d\d)$", r"\1-\2-\3", regex=True)
+    else:
+        texts = column.astype(str).str.strip().str.replace(_MIDNIGHT, "", regex=True)
+    different = pd.Series(texts.unique())
+    is_date = not different.str.contains(":").any() and holds_timestamps(different)
+    return texts if is_date else None
+
+
+def _clocks(column: pd.Series) -> _Clocks | None:
+    """Clocks, or ``None`` where a column holds something else."""
+    if column.empty or column.isna().any() or column.dtype.kind in "bmMc":
+        return None
+    if _is_number(column):
+        if not column.isin(range(25)).all():
+            return None
+        hour = column.astype(int)
+        return _Clocks(_two_digits(hour % 24) + ":00:00", (hour == 24).to_numpy())
+    texts = column.astype(str).str.strip()
+    for form in _FORMS:
+        if re.fullmatch(form, texts.iloc[0], re.IGNORECASE):
+            return _from_parts(texts.str.extract(f"^{form}$", flags=re.IGNORECASE))
+    return None
+
+
+def _from_parts(parts: pd.DataFrame) -> _Clocks | None:
+    if parts["hour"].isna().any():
+        return None
+    hour, half = parts["hour"].astype(int), parts["half"].str.lower()
+    hour = hour.where(half.isna(), hour % 12 + 12 * (half == "p"))
+    second = parts["second"].fillna("00").str.replace(",", ".", regex=False)
+    whole, fraction = second.str[:2], second.str[3:]
+    if n_digits := int(fraction.str.len().max()):  # dates are read in one form for all rows
+        whole = whole + "." + fraction.str.ljust(n_digits, "0")
+    is_next_day = (hour == 24).to_numpy()
+    if bool(((parts["minute"] != "00") | (second.astype(float) > 0))[is_next_day].any()):
+        return None
+    return _Clocks(_two_digits(hour % 24) + ":" + parts["minute"] + ":" + whole, is_next_day)
+
+
+def _two_digits(hour: pd.Series) -> pd.Series:
+    return hour.astype(str).str.zfill(2)
+
+
+def _refusal(
+    frame: pd.DataFrame, name: str, source: str, read: Callable[..., object], wanted: str
+) -> InputError:
+    """What is wrong with a column, and where."""
+    column = frame[name]
+    is_bad = column.isna()
+    if not is_bad.any():
+        bad = {value for value in column.unique() if read(pd.Series([value])) is None}
+        is_bad = column.isin(bad) if bad else is_bad | True
+    first = int(is_bad.to_numpy().argmax())
+    found = "nothing" if pd.isna(column.iloc[first]) else repr(str(column.iloc[first]))
+    return InputError(
+        f"{source}: column {name!r} does not hold {wanted}, in {int(is_bad.sum())} of {len(column)} "
+        f"rows (first: {found} in {place_of(frame, first)}). Mend them, or name other columns with "
+        "--time."
+    )
