@@ -93,7 +93,7 @@ def test_a_date_that_is_asked_for_stays_alone(tmp_path):
 
 
 def test_the_half_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(InputError, match="--time: .* has no column 'Tim'. Did you mean 'Time'"):
+    with pytest.raises(InputError, match=r"--time: .* has no column 'Tim'. Did you mean 'Time'"):
         read(tmp_path / "log.csv", LOGGED, time="Date,Tim")
 
 
