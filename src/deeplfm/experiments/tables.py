@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from deeplfm.experiments.outcome import Outcome, Summary
 
 _NOTHING = "–"
+_SAME = 1e-5  # of a mean: nobody looks for such an error
 WORDS = (
-    "Cells: median over the seeds (mean ± standard error); paper: its mean (standard error). "
+    "Cells: median over the seeds (mean ± standard error), or one number where all seeds give the "
+    "same; paper: its mean (standard error). "
     "Lower is better; NMSE 1 is the mean of the tested rows. The best median of a column is bold."
 )
 
@@ -105,11 +107,11 @@ def latex(outcome: Outcome) -> str:
 
 
 def told(summary: Summary | None, decimals: int) -> str:
-    """A cell: median, and mean ± standard error where there are several seeds."""
+    """A cell: median, and mean ± standard error where there are several seeds that differ."""
     if summary is None:
         return _NOTHING
     median = number(summary.median, decimals)
-    if summary.error is None:
+    if summary.error is None or summary.error <= _SAME * abs(summary.mean):
         return median
     return f"{median} ({number(summary.mean, decimals)} ± {number(summary.error, decimals)})"
 

@@ -12,7 +12,7 @@ from deeplfm.experiments.outcome import Outcome, Summary
 from deeplfm.experiments.results import publish
 from deeplfm.experiments.runner import plan, run
 from deeplfm.experiments.runner import records as known
-from deeplfm.experiments.tables import grid, latex, markdown
+from deeplfm.experiments.tables import grid, latex, markdown, told
 from deeplfm.experiments.tasks import DONE, FAILED
 
 
@@ -168,3 +168,9 @@ def test_a_note_says_what_a_stack_is_made_of():
     (told,) = Outcome(TINY, [*records, alone], n_seeds=2).made_of()
     assert told == "ours is made of rhythm 62 %, deep 38 % (mean weights of 2 fits)."
     assert f"- {told}" in markdown(Outcome(TINY, [*records, alone], n_seeds=2))
+
+
+def test_seeds_that_agree_are_one_number():
+    assert told(Summary((0.25, 0.25), 0.25, 0.25, 1e-17), 2) == "0.25"
+    assert told(Summary((0.25, 0.27), 0.26, 0.26, 0.01), 2) == "0.26 (0.26 ± 0.010)"
+    assert told(Summary((0.25,), 0.25, 0.25, None), 2) == "0.25"
