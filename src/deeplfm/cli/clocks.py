@@ -59,7 +59,9 @@ def pair_of(frame: pd.DataFrame, time: str, taken: Collection[str] = ()) -> tupl
     if not column.duplicated().any():
         return None
     named = [name for name in others if _NAMES.intersection(_words(name))]
-    clocks = [name for name in named if _clocks(frame[name]) is not None]
+    # those of which some cannot be read are clocks as well: which, is told where they are joined
+    clocks = [name for name in named if _clocks(frame[name].dropna().head(1)) is not None]
+    clocks = [name for name in clocks if not _is_number(frame[name]) or _clocks(frame[name])]
     clocks.sort(key=lambda name: _is_number(frame[name]))  # whole hours tell less
     has_minutes = any(_words(name) & {"minute", "minutes", "min"} for name in others)
     if not clocks or (has_minutes and _is_number(frame[clocks[0]])):
