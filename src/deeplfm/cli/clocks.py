@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 from jaxtyping import Bool
 from numpy import ndarray
@@ -18,10 +18,10 @@ from deeplfm.estimators.stamps import holds_timestamps, read_stamps
 _HOUR, _SECOND = r"(?P<hour>[01]?\d|2[0-4])", r"(?P<second>[0-5]\d(?:[.,]\d+)?)"
 _FORMS = (
     rf"{_HOUR}[:h](?P<minute>[0-5]\d)(?::{_SECOND})?(?:\s*(?P<half>[ap])\.?m\.?)?",
-    rf"{_HOUR}\.(?P<minute>[0-5]\d)\.{_SECOND}(?P<half>x)?",  # 18.30 is a number
+    rf"{_HOUR}\.(?P<minute>[0-5]\d)\.{_SECOND}",  # 18.30 is a number
 )
 _MIDNIGHT = r"[ T]00:00(?::00(?:\.0+)?)?$"
-_CALENDAR = (1800_01_01, 2199_12_31)  # days as numbers
+_ISO = "%Y-%m-%d"
 _NAMES = frozenset("time clock hour hours hr uhrzeit zeit stunde heure hora ora".split())
 
 
@@ -87,7 +87,7 @@ def joined_times(frame: pd.DataFrame, pair: tuple[str, str], source: str) -> pd.
     if clocks.is_next_day.any():
         index = pd.DatetimeIndex(read_stamps(days, f"{source}: column {date!r}"))
         index += pd.to_timedelta(clocks.is_next_day.astype(int), unit="D")
-        days = pd.Series(index.strftime("%Y-%m-%d"), days.index)
+        days = pd.Series(index.strftime(_ISO), days.index)
     return pd.Index(days + " " + clocks.texts, name=f"{pair[0]} {pair[1]}")
 
 
@@ -103,18 +103,14 @@ def _days(column: pd.Series) -> pd.Series | None:
     """Days as texts that are read as dates, or ``None`` where a column holds something else."""
     if column.empty or column.isna().any() or column.dtype.kind in "bmc":
         return None
-    if column.dtype.kind == "M":
-        is_plain = column.dt.tz is None and bool((column == column.dt.normalize()).all())
-        return column.dt.strftime("%Y-%m-%d") if is_plain else None
-    if _is_number(column):
-        numbers = column.to_numpy(dtype=np.float64)
-        low, high = _CALENDAR
-        if not ((numbers >= low) & (numbers <= high) & (numbers == np.trunc(numbers))).all():
-            return None
-        texts = column.astype("int64").astype(str)
-        texts = texts.str.replace(r"^(\d{4})(\d\d)(\d\d)$", r"\1-\2-\3", regex=True)
-    else:
-        texts = column.astype(str).str.strip().str.replace(_MIDNIGHT, "", regex=True)
+    if column.dtype.kind == "M" or _is_number(column):
+        with suppress(InputError):  # infinite numbers
+            stamps = read_stamps(column, str(column.name), kind="timestamp")
+            if isinstance(stamps, pd.DatetimeIndex) and stamps.tz is None:
+                is_plain = stamps.equals(stamps.normalize())
+                return pd.Series(stamps.strftime(_ISO), column.index) if is_plain else None
+        return None
+    texts = column.astype(str).str.strip().str.replace(_MIDNIGHT, "", regex=True)
     different = pd.Series(texts.unique())
     is_date = not different.str.contains(":").any() and holds_timestamps(different)
     return texts if is_date else None
@@ -139,8 +135,10 @@ def _clocks(column: pd.Series) -> _Clocks | None:
 def _from_parts(parts: pd.DataFrame) -> _Clocks | None:
     if parts["hour"].isna().any():
         return None
-    hour, half = parts["hour"].astype(int), parts["half"].str.lower()
-    hour = hour.where(half.isna(), hour % 12 + 12 * (half == "p"))
+    hour = parts["hour"].astype(int)
+    if "half" in parts:
+        half = parts["half"].str.lower()
+        hour = hour.where(half.isna(), hour % 12 + 12 * (half == "p"))
     second = parts["second"].fillna("00").str.replace(",", ".", regex=False)
     whole, fraction = second.str[:2], second.str[3:]
     if n_digits := int(fraction.str.len().max()):  # dates are read in one form for all rows
