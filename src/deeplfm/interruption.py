@@ -14,6 +14,7 @@ _NOTE = "\nending after this step, keeping the best so far; press Ctrl-C again t
 
 class _Watch:
     is_requested = False
+    is_told = True
 
 
 def stop_requested() -> bool:
@@ -22,11 +23,14 @@ def stop_requested() -> bool:
 
 
 @contextmanager
-def graceful_interrupts() -> Iterator[None]:
+def graceful_interrupts(is_told: bool = True) -> Iterator[None]:
     """Let the first Ctrl-C inside set :func:`stop_requested`, and the second interrupt as always.
 
     Only in the main thread, and only where nobody else listens to the signal; elsewhere nothing
     changes.
+
+    Args:
+        is_told: say on a terminal what happens next; of several processes that hear it, one should.
     """
     is_ours = (
         threading.current_thread() is threading.main_thread()
@@ -35,7 +39,7 @@ def graceful_interrupts() -> Iterator[None]:
     if not is_ours:
         yield
         return
-    _Watch.is_requested = False
+    _Watch.is_requested, _Watch.is_told = False, is_told
     signal.signal(signal.SIGINT, _on_interrupt)
     try:
         yield
@@ -48,5 +52,5 @@ def _on_interrupt(signum: int, frame: FrameType | None) -> None:
     if _Watch.is_requested:
         signal.default_int_handler(signum, frame)
     _Watch.is_requested = True
-    if sys.stderr.isatty():
+    if _Watch.is_told and sys.stderr.isatty():
         sys.stderr.write(_NOTE)

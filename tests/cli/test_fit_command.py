@@ -16,7 +16,7 @@ import deeplfm
 QUICK = ["--start", "pursuit", "--n-steps", "3"]
 SETTINGS = {"preset", "system", "hidden", "n_forces", "n_features", "start", "n_steps"} | {
     *("batch_size", "time_limit", "patience", "input_dependent_noise", "device", "dtype"),
-    *("compile", "random_state"),
+    *("compile", "random_state", "n_jobs"),
 }
 
 
@@ -165,7 +165,7 @@ def test_every_setting_of_the_library_is_an_option(call):
 
     assert set(Settings().parameters()) == SETTINGS
     usual = deeplfm.DeepLFMForecaster().get_params()
-    assert Settings().parameters() == {name: usual[name] for name in SETTINGS}
+    assert Settings().parameters() == {name: usual[name] for name in SETTINGS} | {"n_jobs": -1}
     assert SETTINGS == set(usual) - {"progress", "is_series"}
 
 

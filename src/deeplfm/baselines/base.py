@@ -16,7 +16,7 @@ from deeplfm.errors import ConfigError, InputError
 from deeplfm.estimators import DeepLFMRegressor
 from deeplfm.estimators.labels import Labels
 from deeplfm.estimators.scaling import Scaling
-from deeplfm.estimators.validation import check_inputs, check_targets
+from deeplfm.estimators.validation import check_inputs, check_targets, is_whole
 from deeplfm.predictive import Predictive
 
 
@@ -97,7 +97,7 @@ class Baseline(RegressorMixin, MultiOutputMixin, BaseEstimator):
     def _check_settings(self) -> None:
         for name in (*self.counts, "random_state"):
             value, least = getattr(self, name), int(name != "random_state")
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+            if not is_whole(value) or value < least:
                 raise ConfigError(
                     f"{name}: {value!r} found. Give a whole number of at least {least}."
                 )

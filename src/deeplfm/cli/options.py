@@ -194,6 +194,10 @@ class Settings:
         int,
         _training(metavar="N", min=0, help="The same seed, the same bits."),
     ] = 0
+    jobs: Annotated[
+        int | None,
+        _training(metavar="N", min=1, help="Fits of a race at a time. Default: one for each core."),
+    ] = None
     device: Annotated[str, _training(metavar="DEVICE", help="cpu, cuda, ...")] = "cpu"
     dtype: Annotated[Precision | None, _training(help="Numbers to compute with.")] = None
     compile: Annotated[
@@ -207,6 +211,7 @@ class Settings:
         """The same for an estimator."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         values |= {"hidden": self._widths(), "random_state": values.pop("seed")}
+        values["n_jobs"] = values.pop("jobs") or -1
         return {name: str(v) if isinstance(v, StrEnum) else v for name, v in values.items()}
 
     def _widths(self) -> tuple[int, ...]:

@@ -84,8 +84,8 @@ def changed(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings that are not as they come, without those that do not shape the model."""
     from deeplfm.estimators import DeepLFMForecaster
 
-    usual = DeepLFMForecaster().get_params() | {"random_state": settings["random_state"]}
-    usual["progress"] = settings["progress"]
+    usual = DeepLFMForecaster().get_params()
+    usual |= {name: settings[name] for name in ("random_state", "n_jobs", "progress")}
     return {name: value for name, value in settings.items() if value != usual[name]}
 
 

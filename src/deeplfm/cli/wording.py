@@ -13,6 +13,7 @@ _OPTIONS = {
     "batch_size": "--batch-size",
     "time_limit": "--time-limit",
     "random_state": "--seed",
+    "n_jobs": "--jobs",
 }
 _ARGUMENT = re.compile(
     rf"""(?<![\w.(/\\'"-])({"|".join(_OPTIONS)})=('[^']*'|"[^"]*"|[\w./+-]*\w)?"""

@@ -15,6 +15,7 @@ from deeplfm.estimators.answers import SCORES, score_table
 from deeplfm.estimators.faults import FaultWarning
 from deeplfm.estimators.observations import FEWEST_KNOWN
 from deeplfm.estimators.regressor import DeepLFMRegressor
+from deeplfm.estimators.validation import is_whole
 from deeplfm.training.progress import progress_bar
 
 
@@ -81,5 +82,5 @@ def rolling_origins(
 
 
 def _check_count(name: str, value: Any) -> None:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+    if not is_whole(value) or value < 1:
         raise InputError(f"{name}: {value!r} found. Give a whole number of at least 1.")

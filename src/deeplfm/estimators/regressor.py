@@ -228,7 +228,9 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
             )
             return Stack.of(model), report
         # a single start races alone: the held-out rows calibrate it
-        return race(recipes, rows, self.is_series_, self.random_state, self.progress)
+        return race(
+            recipes, rows, self.is_series_, self.random_state, self.progress, self._n_jobs(rows)
+        )
 
     def _inputs(self, X: Any) -> NDArray[Any]:
         check_is_fitted(self)

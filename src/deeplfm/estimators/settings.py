@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator
 
 from deeplfm.errors import ConfigError
 from deeplfm.estimators.validation import check_settings
 from deeplfm.recipes import Architecture, recipes_for
+from deeplfm.training import Rows, RowSource
 from deeplfm.training.recipe import Recipe
 
 PRESETS = ("default", "paper")
@@ -45,6 +47,8 @@ class DeepLFMSettings(BaseEstimator):
         compile: use kernels compiled for this machine: the same numbers to rounding, faster where
             there are many samples. Needs a C++ compiler; without one it warns and goes on.
         random_state: the same integer gives the same bits.
+        n_jobs: fits of a race at a time, each in a process of its own; -1 for one on each core.
+            ``None`` does one after the other, or what ``joblib.parallel_config`` says.
         progress: show a progress bar; ``None`` shows it when standard error is a terminal.
         is_series: the first input is time and the others are known covariates; ``None`` says so of a
             single input.
@@ -67,6 +71,7 @@ class DeepLFMSettings(BaseEstimator):
         dtype: str | None = None,
         compile: bool = False,
         random_state: int = 0,
+        n_jobs: int | None = None,
         progress: bool | None = None,
         is_series: bool | None = None,
     ) -> None:
@@ -85,6 +90,7 @@ class DeepLFMSettings(BaseEstimator):
         self.dtype = dtype
         self.compile = compile
         self.random_state = random_state
+        self.n_jobs = n_jobs
         self.progress = progress
         self.is_series = is_series
 
@@ -102,6 +108,12 @@ class DeepLFMSettings(BaseEstimator):
                 f"preset: {self.preset!r} is not known. Choose one of {', '.join(PRESETS)}."
             )
         return self.start or ("paper" if self.preset == "paper" else "race")
+
+    def _n_jobs(self, rows: RowSource) -> int:
+        """Fits at a time: one of rows that stay on disk, or that a device holds."""
+        if not isinstance(rows, Rows) or rows.x.device.type != "cpu":
+            return 1
+        return effective_n_jobs(self.n_jobs)
 
     def _architecture(self) -> Architecture:
         check_settings(self.get_params())

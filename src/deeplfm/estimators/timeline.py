@@ -15,6 +15,7 @@ from torch import Tensor
 from deeplfm.errors import InputError
 from deeplfm.estimators.stamps import EXAMPLES, DateOrder, Kind, kind_of, read_stamps
 from deeplfm.estimators.steps import Step, from_ticks
+from deeplfm.estimators.validation import is_whole
 
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
 _UNITS: dict[str | None, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
@@ -106,7 +107,7 @@ class Timeline:
             last: an index of one time.
             horizon: how many times.
         """
-        is_count = isinstance(horizon, int | np.integer) and not isinstance(horizon, bool)
+        is_count = is_whole(horizon)
         if not is_count or not 1 <= horizon <= _MOST_TIMES:
             raise InputError(
                 f"horizon: {horizon!r} found. Give a number of steps from 1 to {_MOST_TIMES}, or a "

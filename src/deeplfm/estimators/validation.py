@@ -116,8 +116,13 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         least = 0 if name in ("random_state", "n_steps") else 1
         if name in ("n_steps", "batch_size") and value is None:
             continue
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        if not is_whole(value) or value < least:
             raise ConfigError(f"{name}: {value!r} found. Give a whole number of at least {least}.")
+    n_jobs = settings["n_jobs"]
+    if n_jobs is not None and (not is_whole(n_jobs) or n_jobs == 0):
+        raise ConfigError(
+            f"n_jobs: {n_jobs!r} found. Give a number of processes, or -1 for one on each core."
+        )
     hidden = settings["hidden"]
     if not isinstance(hidden, tuple | list) or any(
         not isinstance(width, int | np.integer) or width < 1 for width in hidden
@@ -129,6 +134,11 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"device: {settings['device']!r} is not available here ({error}). Use 'cpu'."
         ) from error
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a setting is a whole number; a truth value is none."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _matrix(value: Any, name: str) -> NDArray[Any]:

@@ -98,12 +98,13 @@ def _models(seed: int, preset: str, quick: bool, progress: bool | None) -> dict[
         "DGP-EQ": DeepLFMRegressor(
             system="eq", start="spectrum", **(_QUICK if quick else {}), **common
         ),
-        "DLFM": DeepLFMRegressor(preset=preset, **ours, **common),
+        "DLFM": DeepLFMRegressor(preset=preset, n_jobs=-1, **ours, **common),
     }
 
 
 def _parameters(models: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {
-        name: {key: value for key, value in model.get_params().items() if key != "progress"}
-        for name, model in models.items()
-    }
+    shaping = {name: model.get_params() for name, model in models.items()}
+    for params in shaping.values():
+        params.pop("progress", None)
+        params.pop("n_jobs", None)
+    return shaping

@@ -48,6 +48,11 @@ def compiled_kernels(is_wanted: bool = True) -> Iterator[bool]:
         _compiled.reset(token)
 
 
+def are_compiled() -> bool:
+    """Whether compiled kernels are in use."""
+    return _compiled.get() is not None
+
+
 def kernels_for(x: Tensor) -> CompiledKernels | PlainKernels:
     """The kernels in use for this kind of tensor."""
     kernels = _compiled.get()
@@ -62,4 +67,4 @@ def load_kernels() -> CompiledKernels:
     return CompiledKernels(ctypes.CDLL(str(build())))
 
 
-__all__ = ["CompilerError", "compiled_kernels", "kernels_for", "load_kernels"]
+__all__ = ["CompilerError", "are_compiled", "compiled_kernels", "kernels_for", "load_kernels"]

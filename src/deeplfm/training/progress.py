@@ -9,6 +9,10 @@ from contextlib import contextmanager
 from typing import Protocol
 
 
+class _Audience:
+    is_there = True
+
+
 class Progress(Protocol):
     """What the training loop reports to."""
 
@@ -40,11 +44,23 @@ class _Bar:
 
 
 @contextmanager
-def progress_bar(label: str, enabled: bool | None = None) -> Iterator[Progress]:
+def no_bars() -> Iterator[None]:
+    """Show no bars inside: another process shows one for all."""
+    before, _Audience.is_there = _Audience.is_there, False
+    try:
+        yield
+    finally:
+        _Audience.is_there = before
+
+
+@contextmanager
+def progress_bar(
+    label: str, enabled: bool | None = None, unit: str = "steps"
+) -> Iterator[Progress]:
     """A bar on standard error; by default only when that is a terminal."""
     if enabled is None:
         enabled = sys.stderr.isatty()
-    if not enabled:
+    if not (enabled and _Audience.is_there):
         yield Silent()
         return
     from rich.console import Console
@@ -60,11 +76,11 @@ def progress_bar(label: str, enabled: bool | None = None) -> Iterator[Progress]:
     from rich.text import Text
 
     class Speed(ProgressColumn):
-        """Steps per second."""
+        """Units per second."""
 
         def render(self, task: Task) -> Text:
             speed = task.finished_speed or task.speed
-            return Text(f"{speed:.1f} steps/s" if speed else "")
+            return Text(f"{speed:.1f} {unit}/s" if speed else "")
 
     bar = RichProgress(
         TextColumn("{task.description}"),

@@ -8,10 +8,10 @@ bounded number is held out, and a bounded number shown to the starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Self
 
 import torch
@@ -23,6 +23,7 @@ from deeplfm.interruption import stop_requested
 from deeplfm.metrics import nmse
 from deeplfm.model import DeepLFM
 from deeplfm.randomness import seed_for
+from deeplfm.training.attempts import FAILURES, attempts
 from deeplfm.training.calibration import set_calibration
 from deeplfm.training.conditioning import condition, remember
 from deeplfm.training.entrants import (
@@ -41,8 +42,6 @@ from deeplfm.training.progress import progress_bar
 from deeplfm.training.recipe import Recipe
 from deeplfm.training.rows import Rows, RowSource
 from deeplfm.training.stack import Stack, known_span
-
-_FAILURES = (TrainingDivergedError, torch.linalg.LinAlgError)
 
 
 @dataclass
@@ -72,6 +71,11 @@ class Report:
     left_out: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
 
+    def note(self, recipe: Recipe, error: Exception) -> None:
+        """A recipe could not be fitted, or is not made for such rows."""
+        place = self.left_out if isinstance(error, UnsuitableError) else self.failed
+        place[recipe.name] = str(error)
+
 
 def fit_recipe(
     recipe: Recipe,
@@ -98,63 +102,74 @@ def race(
     is_series: bool,
     seed: int = 0,
     progress: bool | None = None,
+    n_jobs: int = 1,
 ) -> tuple[Stack, Report]:
     """Fit all recipes without the held-out rows, stack the best, refit them on all rows.
 
     A recipe that cannot be fitted, or is not made for such rows, is reported and left out, as long as
     another can. Where the user interrupts, those fitted so far are kept as they are, and only their
     last layer hears all rows.
+
+    Args:
+        recipes: who races.
+        rows: all of them.
+        is_series: rows have an order in time.
+        seed: of all that is random.
+        progress: show bars.
+        n_jobs: fits at a time, each in a process of its own.
     """
     report = Report()
     course = _Course.on(rows, is_series, seed, progress, is_alone=len(recipes) == 1)
-    entrants = _entrants(recipes, course, report)
+    entrants = _entrants(recipes, course, report, n_jobs)
     weight, in_gaps = weight_ahead(entrants, is_series), weight_in_gaps(entrants)
     report.held_out_nmse = _nmse_of_stack(entrants, weight, course.held_out)
     jobs = jobs_of(entrants, weight, in_gaps)
-    stack = _stack(_members(entrants, jobs, rows, course, report), course, report)
+    kept = [(entrant, work) for entrant, work in zip(entrants, jobs, strict=True) if work]
+    stack = _stack(_members(kept, rows, course, report, n_jobs), course, report)
     report.interrupted = stop_requested()
     return stack, report
 
 
-def _entrants(recipes: list[Recipe], course: _Course, report: Report) -> list[Entrant]:
+def _entrants(recipes: list[Recipe], course: _Course, report: Report, n_jobs: int) -> list[Entrant]:
     """Recipes that could be fitted without the held-out rows."""
-    entrants: list[Entrant] = []
-    for recipe in recipes:
-        if course.hidden is None and not recipe.foretells:
+    racing = [item for item in recipes if item.foretells or course.hidden is not None]
+    entrants = []
+    for recipe, found in attempts(
+        course.enter, racing, n_jobs, is_optional=True, label="race", progress=course.progress
+    ):
+        if isinstance(found, Exception):
+            report.note(recipe, found)
             continue
-        if entrants and stop_requested():
-            break
-        with _failures_of(recipe, report):
-            entrants.append(course.enter(recipe))
-            if recipe.foretells:
-                report.held_out_mnll[recipe.name] = (-entrants[-1].ahead.score).tolist()
+        entrants.append(found)
+        if recipe.foretells:
+            report.held_out_mnll[recipe.name] = (-found.ahead.score).tolist()
     if not entrants:
         raise _nobody_left(report)
     return entrants
 
 
 def _members(
-    entrants: list[Entrant],
-    jobs: list[list[Job]],
+    kept: list[tuple[Entrant, list[Job]]],
     rows: RowSource,
     course: _Course,
     report: Report,
+    n_jobs: int,
 ) -> list[tuple[DeepLFM, Float[Tensor, "2 D"]]]:
     """Those kept, refitted on all rows: a model for each of their jobs, with its weights."""
     members = []
-    for entrant, kept_for in zip(entrants, jobs, strict=True):
-        if not kept_for:
+    refit = partial(course.refit, rows=rows)
+    for (entrant, jobs), found in attempts(
+        refit, kept, n_jobs, label="refit", progress=course.progress
+    ):
+        if isinstance(found, Exception):
+            report.note(entrant.recipe, found)
             continue
-        with _failures_of(entrant.recipe, report):
-            model, history = course.refit(entrant, rows)
-            for job in kept_for:
-                member = model if job is kept_for[-1] else deepcopy(model)
-                set_calibration(member, job.by.temperature, job.by.inflation)
-                condition(member, rows)
-                members.append((member, job.share))
-                name = entrant.recipe.name + (IN_GAPS if job.by is entrant.in_gaps else "")
-                report.names.append(name)
-                report.histories[name] = history
+        models, history = found
+        for job, model in zip(jobs, models, strict=True):
+            members.append((model, job.share))
+            name = entrant.recipe.name + (IN_GAPS if job.by is entrant.in_gaps else "")
+            report.names.append(name)
+            report.histories[name] = history
     if not members:
         raise _nobody_left(report)
     return members
@@ -221,20 +236,27 @@ class _Course:
         remember(model, self.inner, self._reach)
         entrant = Entrant(recipe, model, history, judge(model, self.inner, self.held_out))
         if self.hidden is not None and recipe.fills_gaps and not stop_requested():
-            with suppress(*_FAILURES, UnsuitableError):  # it may foretell all the same
+            with suppress(*FAILURES, UnsuitableError):  # it may foretell all the same
                 other, _ = self._fit(recipe, self.rest, "gaps")
                 remember(other, self.rest, self._reach)
                 entrant.in_gaps = judge(other, self.rest, self.hidden)
         return entrant
 
-    def refit(self, entrant: Entrant, rows: RowSource) -> tuple[DeepLFM, History]:
-        """Fit a recipe again, on all rows; where the user interrupts, what there is."""
-        found = entrant.model, entrant.history
+    def refit(
+        self, kept: tuple[Entrant, list[Job]], rows: RowSource
+    ) -> tuple[list[DeepLFM], History]:
+        """Fit a recipe again, on all rows; where the user interrupts, what there is. For each job one."""
+        entrant, jobs = kept
+        model, history = entrant.model, entrant.history
         if not stop_requested():
             again = self._fit(entrant.recipe, rows, "refit")
-            found = found if stop_requested() else again
-        remember(found[0], rows, self._reach)
-        return found
+            model, history = (model, history) if stop_requested() else again
+        remember(model, rows, self._reach)
+        models = [model if job is jobs[-1] else deepcopy(model) for job in jobs]
+        for member, job in zip(models, jobs, strict=True):
+            set_calibration(member, job.by.temperature, job.by.inflation)
+            condition(member, rows)
+        return models, history
 
     def _fit(self, recipe: Recipe, rows: RowSource, word: str) -> tuple[DeepLFM, History]:
         label = f"{word}: {recipe.name}"
@@ -254,16 +276,6 @@ class _Course:
 def _nmse_of_stack(entrants: list[Entrant], weight: Tensor, held_out: Rows) -> list[float]:
     means = torch.stack([entrant.ahead.mean for entrant in entrants])  # B N D
     return nmse((weight[:, None] * means).sum(0), held_out.y, held_out.counts).tolist()
-
-
-@contextmanager
-def _failures_of(recipe: Recipe, report: Report) -> Iterator[None]:
-    try:
-        yield
-    except _FAILURES as error:
-        report.failed[recipe.name] = str(error)
-    except UnsuitableError as error:
-        report.left_out[recipe.name] = str(error)
 
 
 def _nobody_left(report: Report) -> DeepLFMError:

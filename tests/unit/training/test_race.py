@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
-from deeplfm.errors import TrainingDivergedError
+from deeplfm.errors import TrainingDivergedError, UnsuitableError
 from deeplfm.model import DeepLFM
 from deeplfm.training import Phase, Rows, Schedule, StoredRows
 from deeplfm.training import held_out as held_out_module
@@ -58,6 +58,30 @@ def test_the_right_start_wins_and_is_refitted_on_all_rows() -> None:
     gram, _ = member.statistics(rows.x, rows.y)
     expected = torch.eye(gram.shape[-1]) + gram / member.temperature[0]
     torch.testing.assert_close(member.exact_weights.precision, expected)
+
+
+def failing(name: str, error: Exception) -> Recipe:
+    def build(rows: Rows, seed: int) -> DeepLFM:
+        raise error
+
+    return replace(recipe(name, 1.0), build=build)
+
+
+def test_a_race_in_processes_is_the_same_race() -> None:
+    rows = wave()
+    recipes = [
+        failing("short", UnsuitableError("needs more rows")),
+        recipe("wrong", 9.0),
+        failing("wild", TrainingDivergedError("left")),
+        recipe("right", 30.0),
+        recipe("near", 30.01),
+    ]
+    one, two = (race(recipes, rows, is_series=True, n_jobs=n_jobs) for n_jobs in (1, 2))
+    assert replace(one[1], histories={}) == replace(two[1], histories={})  # which tell seconds
+    assert two[1].left_out == {"short": "needs more rows"} and two[1].failed == {"wild": "left"}
+    ahead = rows.x + 1.0
+    for here, there in zip(one[0].members, two[0].members, strict=True):
+        assert here.posterior(ahead).mean.equal(there.posterior(ahead).mean)
 
 
 def smooth(name: str) -> Recipe:

@@ -1,0 +1,88 @@
+"""One thing tried on several items: here, one after the other, or in processes of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from typing import TypeVar
+
+import torch
+
+from deeplfm.errors import TrainingDivergedError, UnsuitableError
+from deeplfm.interruption import graceful_interrupts, stop_requested
+from deeplfm.kernels import are_compiled, compiled_kernels
+from deeplfm.training.progress import no_bars, progress_bar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+FAILURES = (TrainingDivergedError, torch.linalg.LinAlgError)
+
+
+def attempts(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    n_jobs: int = 1,
+    is_optional: bool = False,
+    label: str = "",
+    progress: bool | None = None,
+) -> list[tuple[Item, Result | Exception]]:
+    """Items in their order, each with what a function made of it, or why it could not.
+
+    Processes share PyTorch's threads among them. An item that none of them has finished, because the
+    user interrupts or a process is ended from outside, is tried here.
+
+    Args:
+        function: to be called with each item, once; what it changes does not count.
+        items: what to try.
+        n_jobs: processes.
+        is_optional: leave out what has not begun when the user interrupts, once one item is done.
+        label: for the bar that counts items while processes are at work.
+        progress: show that bar.
+    """
+    found: dict[int, Result | Exception] = {}
+    n_jobs = min(n_jobs, len(items))
+    if n_jobs > 1 and not stop_requested():
+        with progress_bar(label, progress, unit="fits") as bar, suppress(BrokenProcessPool):
+            bar.update(0, len(items), math.nan)
+            for i, result in _together(function, items, n_jobs):
+                found[i] = result
+                bar.update(len(found), len(items), math.nan)
+    for i, item in enumerate(items):
+        is_enough = is_optional and any(not isinstance(x, Exception) for x in found.values())
+        if i not in found and not (is_enough and stop_requested()):
+            found[i] = _attempt(function, item)
+    return [(items[i], found[i]) for i in sorted(found)]
+
+
+def _attempt(function: Callable[[Item], Result], item: Item) -> Result | Exception:
+    try:
+        return function(item)
+    except (*FAILURES, UnsuitableError) as error:
+        return error
+
+
+def _together(
+    function: Callable[[Item], Result], items: Sequence[Item], n_jobs: int
+) -> Iterator[tuple[int, Result | Exception]]:
+    from joblib import Parallel, delayed, parallel_config
+
+    n_threads, is_compiled = max(1, torch.get_num_threads() // n_jobs), are_compiled()
+    calls = (
+        delayed(_apart)(i, function, item, is_compiled)
+        for i, item in enumerate(items)
+        if not stop_requested()
+    )
+    with parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=n_threads):
+        pool = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=n_jobs)
+        yield from pool(calls)
+
+
+def _apart(
+    i: int, function: Callable[[Item], Result], item: Item, is_compiled: bool
+) -> tuple[int, Result | Exception]:
+    """One attempt, in a process that hears of the user's interrupt by itself."""
+    with graceful_interrupts(is_told=False), compiled_kernels(is_compiled), no_bars():
+        return i, _attempt(function, item)

@@ -1,0 +1,137 @@
+"""Fits in processes of their own come out as they do here, and nothing that ends one is lost."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from deeplfm.errors import TrainingDivergedError, UnsuitableError
+from deeplfm.interruption import graceful_interrupts, stop_requested
+from deeplfm.training.attempts import attempts
+from deeplfm.training.progress import Silent, progress_bar
+
+
+def square(number: int, here: int = 0) -> tuple[int, bool]:
+    if number == 1:
+        raise UnsuitableError("two rows")
+    if number == 2:
+        raise TrainingDivergedError("it left")
+    return number * number, os.getpid() == here
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_items_come_in_their_order_with_what_went_wrong(n_jobs: int) -> None:
+    found = attempts(partial(square, here=os.getpid()), [3, 2, 1, 0], n_jobs)
+    assert [item for item, _ in found] == [3, 2, 1, 0]
+    assert found[0][1] == (9, n_jobs == 1) and found[3][1] == (0, n_jobs == 1)
+    assert isinstance(found[1][1], TrainingDivergedError) and str(found[1][1]) == "it left"
+    assert isinstance(found[2][1], UnsuitableError) and str(found[2][1]) == "two rows"
+
+
+def test_other_errors_are_not_swallowed() -> None:
+    for n_jobs in (1, 2):
+        with pytest.raises(ZeroDivisionError):
+            attempts(partial(divmod, 1), [1, 0], n_jobs)
+
+
+def deadly(number: int, here: int) -> int:
+    if number == 1 and os.getpid() != here:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_what_a_killed_process_leaves_is_done_here() -> None:
+    found = attempts(partial(deadly, here=os.getpid()), list(range(4)), n_jobs=2)
+    assert found == [(i, i) for i in range(4)]
+
+
+def surroundings(_: int) -> tuple[int, bool]:
+    with progress_bar("fit", enabled=True) as bar:
+        return torch.get_num_threads(), isinstance(bar, Silent)
+
+
+def test_processes_share_the_threads_and_show_no_bars() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        found = attempts(surroundings, [0, 1], n_jobs=2)
+    finally:
+        torch.set_num_threads(before)
+    assert found == [(0, (1, True)), (1, (1, True))]
+
+
+def asks_to_stop(number: int) -> int:
+    if number == 1:
+        signal.raise_signal(signal.SIGINT)
+    return number
+
+
+@pytest.mark.parametrize(("is_optional", "expected"), [(True, [0, 1]), (False, [0, 1, 2])])
+def test_after_an_interrupt_only_what_must_be_is_begun(
+    is_optional: bool, expected: list[int]
+) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with graceful_interrupts():
+            found = attempts(asks_to_stop, [0, 1, 2], is_optional=is_optional)
+            assert stop_requested()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert [item for item, _ in found] == expected
+
+
+def test_an_interrupted_race_has_at_least_one() -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with graceful_interrupts():
+            signal.raise_signal(signal.SIGINT)
+            found = attempts(square, [1, 2, 3, 0], n_jobs=2, is_optional=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert [item for item, _ in found] == [1, 2, 3]
+
+
+INTERRUPTED = """
+import json, sys, time
+from functools import partial
+from pathlib import Path
+from deeplfm.interruption import graceful_interrupts, stop_requested
+from deeplfm.training.attempts import attempts
+
+def work(number, folder):
+    Path(folder, str(number)).touch()
+    while not stop_requested():
+        time.sleep(0.01)
+    return number
+
+with graceful_interrupts():
+    work = partial(work, folder=sys.argv[1])
+    print(json.dumps(attempts(work, [0, 1, 2, 3], n_jobs=2, is_optional=True)))
+"""
+
+
+def test_processes_hear_ctrl_c_and_hand_over_what_they_have(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # the signal goes to all of them, as from a terminal
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    with process:
+        try:
+            deadline = time.monotonic() + 120
+            while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            os.killpg(process.pid, signal.SIGINT)
+            output, _ = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert json.loads(output) == [[0, 0], [1, 1]]
