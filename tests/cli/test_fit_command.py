@@ -16,7 +16,7 @@ import deeplfm
 QUICK = ["--start", "pursuit", "--n-steps", "3"]
 SETTINGS = {"preset", "system", "hidden", "n_forces", "n_features", "start", "n_steps"} | {
     *("batch_size", "time_limit", "patience", "input_dependent_noise", "device", "dtype"),
-    *("compile", "random_state", "n_jobs"),
+    *("compile", "random_state", "n_jobs", "log_targets"),
 }
 
 

@@ -16,7 +16,7 @@ from deeplfm.recipes import Architecture, density_recipe, neighbours_recipe
 from deeplfm.starts.neighbours import find_roughness, find_tails
 from deeplfm.training import Rows
 from deeplfm.training.conditioning import remember
-from deeplfm.training.race import fit_recipe
+from deeplfm.training.course import fit_recipe
 from deeplfm.training.rows import StoredRows
 
 

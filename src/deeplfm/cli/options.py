@@ -174,6 +174,14 @@ class Settings:
         bool,
         _model("--input-dependent-noise", metavar="", help="Noise that changes with time."),
     ] = False
+    log_targets: Annotated[
+        bool | None,
+        _model(
+            "--log-targets/--no-log-targets",
+            metavar="",
+            help="Model logarithms of the targets. Default: where they foresee held-out rows better.",
+        ),
+    ] = None
     n_steps: Annotated[
         int | None,
         _training(metavar="N", min=0, help="Training steps of each fit."),

@@ -58,6 +58,7 @@ def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
                 "missing": int(training[name].isna().sum()),
                 "held_out_mnll": held_out_mnll(forecaster, output),
                 "held_out_nmse": report.held_out_nmse[output] if report.held_out_nmse else None,
+                "is_log": bool(forecaster.regressor_.scaling_.is_log[output]),
             }
             for output, name in enumerate(forecaster.targets_)
         },
@@ -102,6 +103,7 @@ def target_table(forecaster: DeepLFMForecaster) -> Table:
     for name, facts in content["targets"].items():
         mnll = facts["held_out_mnll"]
         words = in_words(facts["held_out_nmse"])
+        name = f"{name} (logarithm)" if facts["is_log"] else name
         rows.append((name, words, facts["known"], facts["missing"], mnll))
     headers = ["target", "held-out rows", "known", "missing", "held-out MNLL, best start"]
     return table(headers, rows, words=2)
@@ -162,8 +164,6 @@ def _by_target(forecaster: DeepLFMForecaster, values: list[float]) -> dict[str, 
 
 def _in_users_units(forecaster: DeepLFMForecaster, scores: list[float]) -> list[float]:
     """Scores of standardised targets, as ``evaluate`` would give them."""
-    return [score + _log_scale(forecaster, output) for output, score in enumerate(scores)]
-
-
-def _log_scale(forecaster: DeepLFMForecaster, output: int) -> float:
-    return math.log(float(forecaster.regressor_.scaling_.y_scale[output]))
+    regressor = forecaster.regressor_
+    units = regressor.report_.units or map(math.log, regressor.scaling_.y_scale)  # an earlier file
+    return [score + float(unit) for score, unit in zip(scores, units, strict=False)]

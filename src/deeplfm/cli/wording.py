@@ -14,6 +14,7 @@ _OPTIONS = {
     "time_limit": "--time-limit",
     "random_state": "--seed",
     "n_jobs": "--jobs",
+    "log_targets": "--log-targets",
 }
 _ARGUMENT = re.compile(
     rf"""(?<![\w.(/\\'"-])({"|".join(_OPTIONS)})=('[^']*'|"[^"]*"|[\w./+-]*\w)?"""

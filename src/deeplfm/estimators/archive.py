@@ -60,6 +60,8 @@ def rebuild(
             name: tensors.pop(f"scaling.{name}").numpy()
             for name in ("x_shift", "x_scale", "y_shift", "y_scale")
         }
+        no_log = torch.zeros(len(scaling["y_shift"]), dtype=torch.bool)  # of an earlier file
+        scaling["is_log"] = tensors.pop("scaling.is_log", no_log).numpy()
         members = [_member(part).to(regressor._dtype()) for part in description["members"]]
         regressor.is_series_ = description["is_series"]
         if description["inputs"] is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,21 +15,23 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
-from deeplfm.errors import ConfigError, InputError
+from deeplfm.errors import ConfigError, InputError, TrainingDivergedError
 from deeplfm.estimators.archive import describe, rebuild
 from deeplfm.estimators.arrays import Arrays
 from deeplfm.estimators.faults import warn_of_faults
 from deeplfm.estimators.inspected import Inspected
 from deeplfm.estimators.labels import Labels
+from deeplfm.estimators.logarithms import check_positive, foreseen, scalings_for
 from deeplfm.estimators.saving import Contents, Saved
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.settings import DeepLFMSettings
 from deeplfm.estimators.validation import check_inputs, check_targets
-from deeplfm.interruption import graceful_interrupts
+from deeplfm.interruption import graceful_interrupts, stop_requested
 from deeplfm.kernels import compiled_kernels
 from deeplfm.predictive import Predictive
 from deeplfm.training import Rows, RowSource, StoredRows
-from deeplfm.training.race import Report, fit_recipe, race
+from deeplfm.training.course import fit_recipe
+from deeplfm.training.race import Heat, Report, heat
 from deeplfm.training.recipe import Recipe
 from deeplfm.training.stack import Stack
 
@@ -85,9 +88,8 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
                 arrays = arrays.most_recent(in_batches=self.batch_size is not None)
             if not arrays.stay_where_they_are:
                 warn_of_faults(arrays.read(slice(None))[1], self.labels_.texts)
-        self.scaling_ = Scaling.of_pieces(arrays.pieces(), self.is_series_)
         with compiled_kernels(self.compile), graceful_interrupts():
-            self.stack_, self.report_ = self._fit(self._rows(arrays), recipes)
+            self.scaling_, self.stack_, self.report_ = self._fit(arrays, recipes)
         if self.report_.interrupted:
             warnings.warn(
                 f"fit: interrupted. Kept the best so far, of {', '.join(self.report_.names)}; fit again "
@@ -118,8 +120,9 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         self._inputs(X)
         arrays = Arrays.of(X, y, sample_weight, fewest_known=0)
         self.labels_.check(y, arrays.y.shape[1])
+        check_positive(arrays.y, self.scaling_.is_log, self.labels_.texts)
         with compiled_kernels(self.compile):
-            for chunk in self._rows(arrays).chunks():
+            for chunk in self._rows(arrays, self.scaling_).chunks():
                 self.stack_.extend(chunk.x, chunk.y)
                 for member in members:
                     member.absorb(chunk.x, chunk.y, chunk.weight)
@@ -201,23 +204,27 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         tags.target_tags.multi_output = True
         return tags
 
-    def _rows(self, arrays: Arrays) -> RowSource:
+    def _rows(self, arrays: Arrays, scaling: Scaling) -> RowSource:
         """The user's rows in the model's units: now, or as they are read."""
 
         def read(index: torch.Tensor) -> Rows:
             x, y, weight = arrays.read(index.cpu().numpy())
             return Rows(
-                self._tensor(x),
-                self._tensor(self.scaling_.outputs(y), is_scaled=True),
+                self._tensor(scaling.inputs(x), is_scaled=True),
+                self._tensor(scaling.outputs(y), is_scaled=True),
                 None if weight is None else self._tensor(weight, is_scaled=True),
             )
 
         rows = StoredRows(read, len(arrays))
         return rows if arrays.stay_where_they_are else rows.everything()
 
-    def _fit(self, rows: RowSource, recipes: list[Recipe]) -> tuple[Stack, Report]:
-        if self._start() == "paper":  # as it is, without calibration
-            (recipe,) = recipes
+    def _fit(self, arrays: Arrays, recipes: list[Recipe]) -> tuple[Scaling, Stack, Report]:
+        is_paper, names = self._start() == "paper", self.labels_.texts
+        is_log = self.log_targets or (False if is_paper else self.log_targets)
+        scalings = scalings_for(arrays, self.is_series_, is_log, names)
+        if is_paper:  # as it is, without calibration
+            (recipe,), (scaling,) = recipes, scalings
+            rows = self._rows(arrays, scaling)
             model, history = fit_recipe(
                 recipe, rows, self.is_series_, self.random_state, self.progress
             )
@@ -226,11 +233,21 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
                 histories={recipe.name: history},
                 interrupted=history.stopped == "interrupt",
             )
-            return Stack.of(model), report
+            return scaling, Stack.of(model), report
         # a single start races alone: the held-out rows calibrate it
-        return race(
-            recipes, rows, self.is_series_, self.random_state, self.progress, self._n_jobs(rows)
-        )
+        heats: list[tuple[Scaling, RowSource, Heat]] = []
+        for scaling in scalings:
+            if heats and stop_requested():
+                break
+            rows = self._rows(arrays, scaling)
+            n_jobs = self._n_jobs(rows)
+            with suppress(*([TrainingDivergedError] if heats else [])):  # the first may do
+                run = heat(recipes, rows, self.is_series_, self.random_state, self.progress, n_jobs)
+                heats.append((scaling, rows, run))
+        scaling, rows, run = max(heats, key=lambda item: foreseen(item[0], item[2]))
+        stack, report = run.finish(rows)
+        report.units = scaling.log_units(run.held_out.y).nanmean(0).tolist()
+        return scaling, stack, report
 
     def _inputs(self, X: Any) -> NDArray[Any]:
         check_is_fitted(self)

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from deeplfm.lognormal import Exponential
 from deeplfm.predictive import Predictive
 
 Array = NDArray[np.float64]
@@ -19,7 +20,7 @@ Piece = tuple[Array, Array] | tuple[Array, Array, Array | None]
 
 @dataclass(frozen=True)
 class Scaling:
-    """Affine maps of inputs and outputs.
+    """Affine maps of inputs and outputs, or of logarithms of outputs.
 
     Series have their time mapped to [0, 1] over the training rows, as in the paper; their covariates
     and the columns of a table are standardised. Outputs are standardised over their known values.
@@ -29,6 +30,7 @@ class Scaling:
     x_scale: Array
     y_shift: Array
     y_scale: Array
+    is_log: NDArray[np.bool_]
 
     @classmethod
     def of(cls, x: Array, y: Array, is_series: bool) -> Scaling:
@@ -36,21 +38,26 @@ class Scaling:
         return cls.of_pieces([(np.asarray(x, np.float64), np.asarray(y, np.float64))], is_series)
 
     @classmethod
-    def of_pieces(cls, pieces: Iterable[Piece], is_series: bool) -> Scaling:
+    def of_pieces(
+        cls, pieces: Iterable[Piece], is_series: bool, is_log: NDArray[np.bool_] | None = None
+    ) -> Scaling:
         """The scaling that training data ask for, seen once and some rows at a time.
 
         Args:
             pieces: inputs, targets and, where rows have any, weights.
             is_series: the first input is time.
+            is_log: outputs of which the model hears the logarithm; by default none.
         """
         inputs, outputs = Moments(), Moments()
         for x, y, *weight in pieces:
             inputs.add(x, *weight)
-            outputs.add(y, *weight)
+            outputs.add(_logarithms(y, is_log), *weight)
         is_time = is_series & (np.arange(len(inputs.mean)) == 0)
         shift = np.where(is_time, inputs.lowest, inputs.mean)
         scale = np.where(is_time, inputs.highest - inputs.lowest, inputs.scale)
-        return cls(shift, np.where(scale > 0, scale, 1.0), outputs.mean, outputs.scale)
+        if is_log is None:
+            is_log = np.zeros(len(outputs.mean), dtype=bool)
+        return cls(shift, np.where(scale > 0, scale, 1.0), outputs.mean, outputs.scale, is_log)
 
     def inputs(self, x: Array) -> Array:
         """Inputs in the model's units."""
@@ -58,11 +65,27 @@ class Scaling:
 
     def outputs(self, y: Array) -> Array:
         """Outputs in the model's units."""
-        return (y - self.y_shift) / self.y_scale
+        return (_logarithms(y, self.is_log) - self.y_shift) / self.y_scale
 
     def predictive(self, posterior: Predictive) -> Predictive:
         """A prediction in the user's units."""
-        return Rescaled(posterior, torch.as_tensor(self.y_shift), torch.as_tensor(self.y_scale))
+        shift, scale = torch.as_tensor(self.y_shift), torch.as_tensor(self.y_scale)
+        rescaled = Rescaled(posterior, shift, scale)
+        if not self.is_log.any():
+            return rescaled
+        return Exponential(rescaled, torch.as_tensor(self.is_log))
+
+    def log_units(self, y: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+        """What a log density in the user's units has less than one in the model's, of these outputs."""
+        shift, scale = torch.as_tensor(self.y_shift), torch.as_tensor(self.y_scale)
+        slope = torch.where(torch.as_tensor(self.is_log), y.cpu() * scale + shift, 0.0)
+        return slope + scale.log()
+
+
+def _logarithms(y: Array, is_log: NDArray[np.bool_] | None) -> Array:
+    if is_log is None or not is_log.any():
+        return y
+    return np.where(is_log, np.log(np.where(is_log, y, 1.0)), y)
 
 
 class Moments:

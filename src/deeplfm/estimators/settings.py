@@ -42,6 +42,8 @@ class DeepLFMSettings(BaseEstimator):
             seed no longer gives the same bits.
         patience: stop a fit after this many steps without a better objective.
         input_dependent_noise: learn the noise as a function of the input.
+        log_targets: model logarithms: of all targets, or of none. ``None`` lets both race where swings
+            of a positive series grow with its level, and held-out rows choose.
         device: where to compute.
         dtype: "float64" or "float32"; ``None`` takes float64 (the paper's preset float32).
         compile: use kernels compiled for this machine: the same numbers to rounding, faster where
@@ -67,6 +69,7 @@ class DeepLFMSettings(BaseEstimator):
         time_limit: float | None = None,
         patience: int | None = None,
         input_dependent_noise: bool = False,
+        log_targets: bool | None = None,
         device: str = "cpu",
         dtype: str | None = None,
         compile: bool = False,
@@ -86,6 +89,7 @@ class DeepLFMSettings(BaseEstimator):
         self.time_limit = time_limit
         self.patience = patience
         self.input_dependent_noise = input_dependent_noise
+        self.log_targets = log_targets
         self.device = device
         self.dtype = dtype
         self.compile = compile

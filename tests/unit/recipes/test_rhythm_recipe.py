@@ -10,7 +10,7 @@ from deeplfm.recipes import Architecture, pursuit_recipe, rhythm_recipe
 from deeplfm.starts.initial import observed_series
 from deeplfm.starts.rhythm import find_rhythm
 from deeplfm.training import Rows
-from deeplfm.training.race import fit_recipe
+from deeplfm.training.course import fit_recipe
 
 TIME = np.linspace(0, 10, 300)
 N_TRAIN = 220  # two rounds and a bit

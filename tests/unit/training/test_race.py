@@ -12,11 +12,12 @@ from deeplfm.model import DeepLFM
 from deeplfm.training import Phase, Rows, Schedule, StoredRows
 from deeplfm.training import held_out as held_out_module
 from deeplfm.training.calibration import INFLATIONS, calibrate
+from deeplfm.training.course import fit_recipe
 from deeplfm.training.entrants import Entrant, Judgement, jobs_of, weight_in_gaps
 from deeplfm.training.gaps import hide_like_gaps
 from deeplfm.training.held_out import split
 from deeplfm.training.loop import History
-from deeplfm.training.race import fit_recipe, race
+from deeplfm.training.race import race
 from deeplfm.training.recipe import Recipe
 from deeplfm.training.stack import (
     heard_by_all,

@@ -1,0 +1,134 @@
+"""What a race is run on: rows to fit on, rows to judge by, and a fit of either."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Self
+
+from jaxtyping import Float
+from torch import Tensor
+
+from deeplfm.errors import UnsuitableError
+from deeplfm.interruption import stop_requested
+from deeplfm.model import DeepLFM
+from deeplfm.randomness import seed_for
+from deeplfm.training.attempts import FAILURES
+from deeplfm.training.calibration import set_calibration
+from deeplfm.training.conditioning import condition, remember
+from deeplfm.training.entrants import Entrant, Job, judge
+from deeplfm.training.gaps import hide_like_gaps
+from deeplfm.training.held_out import SERIES_START, order_of, split, start_rows
+from deeplfm.training.loop import History, train
+from deeplfm.training.progress import progress_bar
+from deeplfm.training.recipe import Recipe
+from deeplfm.training.rows import Rows, RowSource
+from deeplfm.training.stack import known_span
+
+
+def fit_recipe(
+    recipe: Recipe,
+    rows: RowSource,
+    is_series: bool,
+    seed: int,
+    progress: bool | None = None,
+    label: str = "",
+    solve: bool = True,
+) -> tuple[DeepLFM, History]:
+    """Build a model and train it; ``solve`` as in :func:`train`."""
+    start = start_rows(rows, is_series)
+    model = recipe.build(start, seed).to(start.x.device)
+    with progress_bar(label or recipe.name, progress) as bar:
+        history = train(
+            model, rows, recipe.schedule, seed_for(seed, "step"), progress=bar, solve=solve
+        )
+    return model, history
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a race is run on.
+
+    Attributes:
+        inner: rows to fit on.
+        held_out: rows to judge by.
+        rest: all rows without values that are hidden; what is to fill gaps is fitted on these too.
+        hidden: values to judge by what is said of gaps, where a series has any.
+        span: first and last time at which each output of a series is known.
+        is_series: rows have an order in time.
+        seed: of all that is random.
+        progress: show a bar.
+        n_jobs: fits at a time.
+    """
+
+    inner: RowSource
+    held_out: Rows
+    rest: RowSource
+    hidden: Rows | None
+    span: Float[Tensor, "2 D"] | None
+    is_series: bool
+    seed: int
+    progress: bool | None
+    n_jobs: int
+
+    @classmethod
+    def on(
+        cls,
+        rows: RowSource,
+        is_series: bool,
+        seed: int,
+        progress: bool | None,
+        n_jobs: int,
+        is_alone: bool,
+    ) -> Self:
+        """Divide rows; for a single recipe, which has all weight in gaps too, hide none."""
+        inner, held_out = split(rows, is_series, seed)
+        rest, hidden, span = rows, None, None
+        if is_series and not is_alone and len(rows) <= SERIES_START:
+            ordered = rows.take(order_of(rows))
+            rest, hidden = hide_like_gaps(ordered)
+            span = known_span(ordered.x, ordered.y)
+        return cls(inner, held_out, rest, hidden, span, is_series, seed, progress, n_jobs)
+
+    def enter(self, recipe: Recipe) -> Entrant:
+        """Fit a recipe, and judge it by what it does not know."""
+        model, history = self._fit(recipe, self.inner, "race")
+        remember(model, self.inner, self._reach)
+        entrant = Entrant(recipe, model, history, judge(model, self.inner, self.held_out))
+        if self.hidden is not None and recipe.fills_gaps and not stop_requested():
+            with suppress(*FAILURES, UnsuitableError):  # it may foretell all the same
+                other, _ = self._fit(recipe, self.rest, "gaps")
+                remember(other, self.rest, self._reach)
+                entrant.in_gaps = judge(other, self.rest, self.hidden)
+        return entrant
+
+    def refit(
+        self, kept: tuple[Entrant, list[Job]], rows: RowSource
+    ) -> tuple[list[DeepLFM], History]:
+        """Fit a recipe again, on all rows; where the user interrupts, what there is. For each job one."""
+        entrant, jobs = kept
+        model, history = entrant.model, entrant.history
+        if not stop_requested():
+            again = self._fit(entrant.recipe, rows, "refit")
+            model, history = (model, history) if stop_requested() else again
+        remember(model, rows, self._reach)
+        models = [model if job is jobs[-1] else deepcopy(model) for job in jobs]
+        for member, job in zip(models, jobs, strict=True):
+            set_calibration(member, job.by.temperature, job.by.inflation)
+            condition(member, rows)
+        return models, history
+
+    def _fit(self, recipe: Recipe, rows: RowSource, word: str) -> tuple[DeepLFM, History]:
+        label = f"{word}: {recipe.name}"
+        return fit_recipe(
+            recipe, rows, self.is_series, self.seed, self.progress, label, solve=False
+        )
+
+    @property
+    def _reach(self) -> float | None:
+        """Half the length of a series' tail: there, on average, its calibration holds."""
+        if not self.is_series:
+            return None
+        time = self.held_out.x[:, 0]
+        return float(time.max() - time.min()) / 2 or 1.0

@@ -1,0 +1,116 @@
+"""Series whose swings grow with their level are heard by their logarithms, where that foresees better."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import deeplfm
+from deeplfm import DeepLFMForecaster, DeepLFMRegressor
+from deeplfm.errors import InputError
+from deeplfm.estimators.logarithms import swings_grow
+
+T = np.arange(120.0)
+RNG = np.random.default_rng(0)
+SHAKE = 0.03 * RNG.standard_normal(120)
+CYCLE = np.sin(2 * np.pi * T / 12)
+SALES = np.exp(3 + 0.015 * T + 0.3 * CYCLE + SHAKE)
+EVEN = 50 + 0.5 * T + 5 * CYCLE + 10 * SHAKE
+QUICK = {"start": "memory", "progress": False}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (SALES, True),
+        (SALES * 1e-6, True),
+        (np.where(RNG.random(120) < 0.2, np.nan, SALES), True),
+        (EVEN, False),
+        (SALES - SALES.min(), False),  # reaches zero
+        (20 + CYCLE + SHAKE, False),  # one level
+        (SALES[:24], False),  # too short to tell
+        (np.full(120, 3.0), False),
+        (np.full(120, np.nan), False),
+        (np.repeat([1.0, 2.0, 3.0, 4.0], 30), False),  # no swings
+    ],
+    ids=str,
+)
+def test_swings_that_grow_with_the_level_are_seen(values: np.ndarray, expected: bool) -> None:
+    assert swings_grow(values[:, None]).tolist() == [expected]
+
+
+def fitted(values: np.ndarray, **options: object) -> DeepLFMRegressor:
+    return DeepLFMRegressor(**QUICK | options).fit(T[:96], values[:96])
+
+
+def error(model: DeepLFMRegressor, values: np.ndarray) -> float:
+    return float(np.mean((model.predict(T[96:]) - values[96:]) ** 2) / values[96:].var())
+
+
+def test_growing_swings_are_foreseen_better() -> None:
+    chosen, plain = fitted(SALES), fitted(SALES, log_targets=False)
+    assert chosen.scaling_.is_log.tolist() == [True]
+    assert plain.scaling_.is_log.tolist() == [False]
+    assert error(chosen, SALES) < 0.5 * error(plain, SALES)
+    low, _ = chosen.predict_interval(T[96:])
+    assert (low > 0).all()
+
+
+def test_held_out_rows_have_the_last_word() -> None:
+    """Swings that shrink with a level that falls along a line, to which logarithms are no help."""
+    falls = (60 - 0.4 * T) * (1 + 0.2 * CYCLE) + 20 * SHAKE
+    assert swings_grow(falls[:96, None]).tolist() == [True]
+    models = {logs: fitted(falls, log_targets=logs) for logs in (False, True, None)}
+    scores = {
+        logs: model.report_.held_out_mnll["memory"][0] + model.report_.units[0]
+        for logs, model in models.items()
+    }
+    assert scores[False] < scores[True]
+    assert scores[None] == scores[False]
+    assert models[None].scaling_.is_log.tolist() == [False]
+
+
+def test_only_the_target_that_asks_for_it() -> None:
+    both = np.column_stack([EVEN, SALES])
+    model = DeepLFMRegressor(**QUICK).fit(T, both)
+    assert model.scaling_.is_log.tolist() == [False, True]
+    mean, std = model.predict(T, return_std=True)
+    assert np.abs(mean - both).mean(0) == pytest.approx([0, 0], abs=3)
+    assert (std > 0).all()
+
+
+def test_a_user_may_insist_and_hears_what_cannot_be() -> None:
+    assert fitted(EVEN, log_targets=True).scaling_.is_log.all()
+    with pytest.raises(InputError, match=r"-1 found, which has no logarithm.*log_targets=False"):
+        fitted(np.where(T == 7, -1, EVEN), log_targets=True)
+    assert fitted(SALES, preset="paper", start=None, n_steps=1).scaling_.is_log.tolist() == [False]
+    model = fitted(SALES, start="pursuit", n_steps=5)
+    with pytest.raises(InputError, match=r"-3 found, which has no logarithm"):
+        model.update([100.0], [-3.0])
+    before = model.predict([101.0])
+    model.update([100.0], [SALES[100]])
+    assert model.predict([101.0]) != before
+
+
+def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
+    model = fitted(SALES)
+    model.save(tmp_path / "model")
+    again = DeepLFMRegressor.load(tmp_path / "model")
+    assert again.scaling_.is_log.tolist() == [True]
+    assert (again.predict(T) == model.predict(T)).all()
+
+
+def test_scores_of_a_forecaster_are_in_the_users_units(tmp_path: Path) -> None:
+    from deeplfm.cli import summary
+
+    frame = pd.DataFrame({"t": T, "sales": SALES})
+    model = DeepLFMForecaster(**QUICK).fit(frame[:96])
+    told = summary.of_model(model)["targets"]["sales"]
+    assert told["is_log"]
+    # the density of a value is that of its standardised logarithm, by the slope of the map
+    slope = np.log(np.log(SALES[:96]).std()) + np.log(SALES[72:96]).mean()
+    score = model.regressor_.report_.held_out_mnll["memory"][0]
+    assert told["held_out_mnll"] == pytest.approx(score + slope)
+    model.save(tmp_path / "m")
+    assert deeplfm.load(tmp_path / "m").forecast(horizon=3)["sales_lower"].gt(0).all()
