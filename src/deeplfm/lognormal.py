@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -15,6 +14,9 @@ from deeplfm.predictive import Predictive
 
 class Exponential(Predictive):
     """A prediction of which some outputs are logarithms, as one of what they are logarithms of.
+
+    Its mean is the median of these outputs: an expected value rests on the far end of their tail, of
+    which nothing is known, and may lie beyond every interval.
 
     Args:
         inner: prediction of the logarithms, and of the other outputs.
@@ -29,8 +31,8 @@ class Exponential(Predictive):
 
     @property
     def mean(self) -> Float[Tensor, "N D"]:
-        """Expected value of an observation."""
-        return torch.where(self._is_log, self._expected(latent=False), self._inner.mean)
+        """Expected value; the median of what is heard by its logarithm."""
+        return torch.where(self._is_log, self.quantile(0.5), self._inner.mean)
 
     def variance(self, latent: bool = False) -> Float[Tensor, "N D"]:
         """Variance of an observation, or of the function."""
@@ -69,14 +71,12 @@ class Exponential(Predictive):
     def crps(self, target: ArrayLike | Tensor, latent: bool = False) -> Float[Tensor, "N D"]:
         """Continuous ranked probability score, in closed form."""
         target = self._target(target)
-        mean, variance, weight = self.component_mean, self._spread(latent), self.weight
-        parts = _Logarithm(mean, variance, _exp(mean + variance / 2))
-        # what is below zero is farther from all that is above by its size
-        seen = _Logarithm(self._inside(target), torch.zeros_like(target), target.clamp_min(0))
-        score = (weight * _distance(parts, seen)).sum(0) - target.clamp_max(0)
+        mean, variance = self.component_mean, self._spread(latent)
+        seen = _expected_below(mean, variance, self._inside(target), torch.zeros_like(target))
+        score = target * (2 * self.cdf(target, latent) - 1) - 2 * self._average(seen)
         for c in range(len(mean)):  # one component against all, as for Gaussians
-            pair = _distance(parts, _Logarithm(*(item[c] for item in parts)))
-            score = score - 0.5 * weight[c] * (weight * pair).sum(0)
+            other = _expected_below(mean, variance, mean[c], variance[c])
+            score = score + 2 * self.weight[c] * self._average(other)
         return torch.where(self._is_log, score, self._inner.crps(target, latent))
 
     def _expected(self, latent: bool) -> Float[Tensor, "N D"]:
@@ -95,18 +95,8 @@ def _exp(values: Tensor) -> Tensor:
     return values.clamp_max(300.0).exp()
 
 
-class _Logarithm(NamedTuple):
-    """Mean and variance of a normal logarithm, and the expected value of what it is the logarithm of."""
-
-    mean: Tensor
-    variance: Tensor
-    size: Tensor
-
-
-def _distance(one: _Logarithm, other: _Logarithm) -> Tensor:
-    """E|X − Y| of independent X and Y."""
-    tiny = torch.finfo(one.mean.dtype).tiny
-    std = (one.variance + other.variance).sqrt().clamp_min(tiny)
-    ahead = torch.special.ndtr((one.mean - other.mean + one.variance) / std)
-    behind = torch.special.ndtr((other.mean - one.mean + other.variance) / std)
-    return one.size * (2 * ahead - 1) + other.size * (2 * behind - 1)
+def _expected_below(mean: Tensor, variance: Tensor, other: Tensor, its_variance: Tensor) -> Tensor:
+    """E[X; X < Y] of independent X and Y with normal logarithms, which may be far apart."""
+    std = (variance + its_variance).sqrt().clamp_min(torch.finfo(mean.dtype).tiny)
+    share = torch.special.log_ndtr((other - mean - variance) / std)
+    return _exp(mean + variance / 2 + share)

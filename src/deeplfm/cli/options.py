@@ -200,7 +200,7 @@ class Settings:
     ] = None
     seed: Annotated[
         int,
-        _training(metavar="N", min=0, help="The same seed, the same bits."),
+        _training(metavar="N", min=0, help="The same seed, jobs and threads: the same bits."),
     ] = 0
     jobs: Annotated[
         int | None,

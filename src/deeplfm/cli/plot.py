@@ -163,6 +163,8 @@ def _learning(forecaster: DeepLFMForecaster, _: View) -> Figure:
 
 
 def _spectrum(forecaster: DeepLFMForecaster, _: View) -> Figure:
+    import numpy as np
+
     from deeplfm.plots import spectrum_figure
 
     spectra = forecaster.regressor_.spectrum()
@@ -171,6 +173,8 @@ def _spectrum(forecaster: DeepLFMForecaster, _: View) -> Figure:
     names = [str(name) for name in forecaster.targets_]
     data = forecaster.training_[forecaster.targets_].set_axis(names, axis=1)
     data = data.set_axis(forecaster.timeline_.numbers(data.index))
+    is_log = forecaster.regressor_.scaling_.is_log
+    data.loc[:, is_log] = np.log(data.loc[:, is_log])  # of which the waves are
     return spectrum_figure(spectra, data, time_unit=_unit(forecaster))
 
 

@@ -14,7 +14,6 @@ _OPTIONS = {
     "time_limit": "--time-limit",
     "random_state": "--seed",
     "n_jobs": "--jobs",
-    "log_targets": "--log-targets",
 }
 _ARGUMENT = re.compile(
     rf"""(?<![\w.(/\\'"-])({"|".join(_OPTIONS)})=('[^']*'|"[^"]*"|[\w./+-]*\w)?"""
@@ -28,9 +27,12 @@ def as_options(message: str) -> str:
     'Remove one, or average them with --duplicates mean.'
     >>> as_options("Give the times themselves as times=.")
     'Give the times themselves as --times.'
+    >>> as_options("Fit with log_targets=False.")
+    'Fit with --no-log-targets.'
     >>> as_options("data/time=2024/x.csv: there is no such file.")
     'data/time=2024/x.csv: there is no such file.'
     """
+    message = message.replace("log_targets=False", "--no-log-targets")
 
     def option(found: re.Match[str]) -> str:
         value = found[2] or ""

@@ -37,9 +37,9 @@ class Inspected(ABC):
         """Posterior of the latent forces at some times.
 
         A force is what enters an equation f' + γf = Σ_q S_q u_q whose input is time, in units of the
-        output over units of time, with one curve for each output and block of the heaviest model of
-        the stack. Outputs that share their forces (``start="lfm"``) have one curve for each force, in
-        units of its own standard deviation.
+        output (of its logarithm, where the model hears that) over units of time, with one curve for
+        each output and block of the heaviest model of the stack. Outputs that share their forces
+        (``start="lfm"``) have one curve for each force, in units of its own standard deviation.
         """
         curves = self._inspector().forces(self._tensor(self._inputs(X)))
         if not curves:

@@ -6,13 +6,19 @@ that grows evenly does not do so in logarithms. So both race, and the held-out r
 
 from __future__ import annotations
 
-import numpy as np
-from jaxtyping import Bool, Float64
-from numpy import ndarray
+from collections.abc import Callable
+from typing import NamedTuple
 
-from deeplfm.errors import InputError
+import numpy as np
+from jaxtyping import Bool, Float, Float64
+from numpy import ndarray
+from torch import Tensor
+
+from deeplfm.errors import InputError, TrainingDivergedError
 from deeplfm.estimators.arrays import Arrays
 from deeplfm.estimators.scaling import Scaling
+from deeplfm.interruption import stop_requested
+from deeplfm.training import RowSource
 from deeplfm.training.race import Heat
 
 _MOST_STRETCHES, _FEWEST_STRETCHES, _FEWEST_ROWS = 10, 4, 8
@@ -21,35 +27,50 @@ _HALF_WAY = 0.5  # swings in proportion to level^power: 0 as they are, 1 in loga
 _LEAST_SURE = 1.5  # standard errors
 
 
-def scalings_for(
-    arrays: Arrays, is_series: bool, is_log: bool | None, names: list[str]
-) -> list[Scaling]:
-    """Scalings to choose from: targets as they are first, where they are among them.
+class Trial(NamedTuple):
+    """A race up to its judgement, on targets as a scaling shows them."""
+
+    scaling: Scaling
+    rows: RowSource
+    heat: Heat
+
+    @property
+    def foreseen(self) -> Float64[ndarray, " D"]:
+        """Mean logarithm of the density of the held-out rows in the user's units."""
+        density = self.heat.density.cpu() - self.units
+        return self.heat.held_out.mean_by_count(density).numpy()
+
+    @property
+    def units(self) -> Float[Tensor, "N D"]:
+        """What log densities of the held-out rows are less in the user's units than in the model's."""
+        return self.scaling.log_units(self.heat.held_out.y.cpu())
+
+
+def best_trial(trial: Callable[[Bool[ndarray, " D"]], Trial], may_be: Bool[ndarray, " D"]) -> Trial:
+    """Targets as they are, or by logarithms where these foresee the held-out rows better.
 
     Args:
-        arrays: rows, in order of time where they are a series.
-        is_series: whether they are.
-        is_log: logarithms of all targets, or of none; ``None``: also of those that look like it.
-        names: of the targets.
+        trial: a race with logarithms of some targets.
+        may_be: targets of which they are worth a race.
     """
-    plain = np.zeros(arrays.y.shape[1], dtype=bool)
-    choices = [plain]
-    if is_log:
-        choices = [~plain]
-    elif is_log is None and is_series and not arrays.stay_where_they_are:
-        grows = swings_grow(arrays.read(slice(None))[1])
-        choices += [grows] if grows.any() else []
-    if is_log:
-        for _, y, _ in arrays.pieces():
-            check_positive(y, ~plain, names)
-    return [Scaling.of_pieces(arrays.pieces(), is_series, choice) for choice in choices]
+    plain = trial(np.zeros_like(may_be))
+    if not may_be.any() or stop_requested():
+        return plain
+    try:
+        logarithms = trial(may_be)
+        is_better = may_be & (logarithms.foreseen > plain.foreseen)
+        if (is_better == may_be).all():
+            return logarithms
+        return trial(is_better) if is_better.any() and not stop_requested() else plain
+    except (TrainingDivergedError, InputError):  # no start is made for them
+        return plain
 
 
-def foreseen(scaling: Scaling, heat: Heat) -> float:
-    """Mean logarithm of the density of the held-out rows in the user's units, over all targets."""
-    counts = heat.held_out.counts.cpu()
-    density = (heat.density.cpu() - scaling.log_units(heat.held_out.y)).nan_to_num(0.0)
-    return float(((density * counts).sum(0) / counts.sum(0).clamp_min(1)).sum())
+def may_be_logarithms(arrays: Arrays, is_series: bool) -> Bool[ndarray, " D"]:
+    """Targets whose logarithms are worth a look; of rows in memory, in order of time."""
+    if not is_series or arrays.stay_where_they_are:
+        return np.zeros(arrays.y.shape[1], dtype=bool)
+    return swings_grow(arrays.read(slice(None))[1])
 
 
 def check_positive(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,23 +14,28 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
-from deeplfm.errors import ConfigError, InputError, TrainingDivergedError
+from deeplfm.errors import ConfigError, InputError
 from deeplfm.estimators.archive import describe, rebuild
 from deeplfm.estimators.arrays import Arrays
 from deeplfm.estimators.faults import warn_of_faults
 from deeplfm.estimators.inspected import Inspected
 from deeplfm.estimators.labels import Labels
-from deeplfm.estimators.logarithms import check_positive, foreseen, scalings_for
+from deeplfm.estimators.logarithms import (
+    Trial,
+    best_trial,
+    check_positive,
+    may_be_logarithms,
+)
 from deeplfm.estimators.saving import Contents, Saved
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.settings import DeepLFMSettings
 from deeplfm.estimators.validation import check_inputs, check_targets
-from deeplfm.interruption import graceful_interrupts, stop_requested
+from deeplfm.interruption import graceful_interrupts
 from deeplfm.kernels import compiled_kernels
 from deeplfm.predictive import Predictive
 from deeplfm.training import Rows, RowSource, StoredRows
 from deeplfm.training.course import fit_recipe
-from deeplfm.training.race import Heat, Report, heat
+from deeplfm.training.race import Report, heat
 from deeplfm.training.recipe import Recipe
 from deeplfm.training.stack import Stack
 
@@ -219,14 +223,15 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         return rows if arrays.stay_where_they_are else rows.everything()
 
     def _fit(self, arrays: Arrays, recipes: list[Recipe]) -> tuple[Scaling, Stack, Report]:
-        is_paper, names = self._start() == "paper", self.labels_.texts
-        is_log = self.log_targets or (False if is_paper else self.log_targets)
-        scalings = scalings_for(arrays, self.is_series_, is_log, names)
-        if is_paper:  # as it is, without calibration
-            (recipe,), (scaling,) = recipes, scalings
-            rows = self._rows(arrays, scaling)
+        if self._start() == "paper":  # as it is, without calibration
+            (recipe,) = recipes
+            scaling = self._scaling(arrays, self._logarithms(arrays, by_itself=False))
             model, history = fit_recipe(
-                recipe, rows, self.is_series_, self.random_state, self.progress
+                recipe,
+                self._rows(arrays, scaling),
+                self.is_series_,
+                self.random_state,
+                self.progress,
             )
             report = Report(
                 names=[recipe.name],
@@ -234,20 +239,34 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
                 interrupted=history.stopped == "interrupt",
             )
             return scaling, Stack.of(model), report
-        # a single start races alone: the held-out rows calibrate it
-        heats: list[tuple[Scaling, RowSource, Heat]] = []
-        for scaling in scalings:
-            if heats and stop_requested():
-                break
-            rows = self._rows(arrays, scaling)
+
+        def trial(is_log: NDArray[np.bool_]) -> Trial:
+            """A single start races alone: the held-out rows calibrate it."""
+            scaling = self._scaling(arrays, is_log)
+            rows, settings = self._rows(arrays, scaling), (self.is_series_, self.random_state)
+            label = "race, logarithms" if is_log.any() else "race"
             n_jobs = self._n_jobs(rows)
-            with suppress(*([TrainingDivergedError] if heats else [])):  # the first may do
-                run = heat(recipes, rows, self.is_series_, self.random_state, self.progress, n_jobs)
-                heats.append((scaling, rows, run))
-        scaling, rows, run = max(heats, key=lambda item: foreseen(item[0], item[2]))
-        stack, report = run.finish(rows)
-        report.units = scaling.log_units(run.held_out.y).nanmean(0).tolist()
-        return scaling, stack, report
+            return Trial(
+                scaling, rows, heat(recipes, rows, *settings, self.progress, n_jobs, label)
+            )
+
+        is_log = self._logarithms(arrays, by_itself=True)
+        best = best_trial(trial, is_log) if self.log_targets is None else trial(is_log)
+        stack, report = best.heat.finish(best.rows)
+        report.units = best.heat.held_out.mean_by_count(best.units).tolist()
+        return best.scaling, stack, report
+
+    def _scaling(self, arrays: Arrays, is_log: NDArray[np.bool_]) -> Scaling:
+        return Scaling.of_pieces(arrays.pieces(), self.is_series_, is_log)
+
+    def _logarithms(self, arrays: Arrays, by_itself: bool) -> NDArray[np.bool_]:
+        """Targets to be heard by their logarithm: as told, or those of which it is worth a race."""
+        if self.log_targets is None and by_itself:
+            return may_be_logarithms(arrays, self.is_series_)
+        is_log = np.full(arrays.y.shape[1], bool(self.log_targets))
+        for _, y, _ in arrays.pieces() if self.log_targets else ():
+            check_positive(y, is_log, self.labels_.texts)
+        return is_log
 
     def _inputs(self, X: Any) -> NDArray[Any]:
         check_is_fitted(self)

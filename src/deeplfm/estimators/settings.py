@@ -48,7 +48,7 @@ class DeepLFMSettings(BaseEstimator):
         dtype: "float64" or "float32"; ``None`` takes float64 (the paper's preset float32).
         compile: use kernels compiled for this machine: the same numbers to rounding, faster where
             there are many samples. Needs a C++ compiler; without one it warns and goes on.
-        random_state: the same integer gives the same bits.
+        random_state: the same integer gives the same bits, with the same numbers of jobs and threads.
         n_jobs: fits of a race at a time, each in a process of its own; -1 for one on each core.
             ``None`` does one after the other, or what ``joblib.parallel_config`` says.
         progress: show a progress bar; ``None`` shows it when standard error is a terminal.

@@ -123,6 +123,11 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"n_jobs: {n_jobs!r} found. Give a number of processes, or -1 for one on each core."
         )
+    is_log = settings["log_targets"]
+    if is_log is not None and not isinstance(is_log, bool | np.bool_):
+        raise ConfigError(
+            f"log_targets: {is_log!r} found. Give True for all targets, False for none, or None."
+        )
     hidden = settings["hidden"]
     if not isinstance(hidden, tuple | list) or any(
         not isinstance(width, int | np.integer) or width < 1 for width in hidden

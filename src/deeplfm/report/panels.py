@@ -125,8 +125,15 @@ class Panels:
             )
             for curve in curves[:_MOST_FORCES]
         ]
-        left_out = len(curves) - len(panels)
-        return panels, f"The first {len(panels)} of {len(curves)} are shown." if left_out else ""
+        scales = zip(forecaster.targets_, forecaster.regressor_.scaling_.is_log, strict=True)
+        notes = [
+            f"{name} is modelled by its logarithm, and its forces are of that."
+            for name, is_log in scales
+            if is_log
+        ]
+        if len(curves) > len(panels):
+            notes.append(f"The first {len(panels)} of {len(curves)} are shown.")
+        return panels, " ".join(notes)
 
     def spectra(self) -> list[Panel]:
         """Power of the waves of each target."""

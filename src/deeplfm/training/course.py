@@ -60,6 +60,7 @@ class Course:
         seed: of all that is random.
         progress: show a bar.
         n_jobs: fits at a time.
+        label: of the bars of the race.
     """
 
     inner: RowSource
@@ -71,6 +72,7 @@ class Course:
     seed: int
     progress: bool | None
     n_jobs: int
+    label: str
 
     @classmethod
     def on(
@@ -80,6 +82,7 @@ class Course:
         seed: int,
         progress: bool | None,
         n_jobs: int,
+        label: str,
         is_alone: bool,
     ) -> Self:
         """Divide rows; for a single recipe, which has all weight in gaps too, hide none."""
@@ -89,11 +92,11 @@ class Course:
             ordered = rows.take(order_of(rows))
             rest, hidden = hide_like_gaps(ordered)
             span = known_span(ordered.x, ordered.y)
-        return cls(inner, held_out, rest, hidden, span, is_series, seed, progress, n_jobs)
+        return cls(inner, held_out, rest, hidden, span, is_series, seed, progress, n_jobs, label)
 
     def enter(self, recipe: Recipe) -> Entrant:
         """Fit a recipe, and judge it by what it does not know."""
-        model, history = self._fit(recipe, self.inner, "race")
+        model, history = self._fit(recipe, self.inner, self.label)
         remember(model, self.inner, self._reach)
         entrant = Entrant(recipe, model, history, judge(model, self.inner, self.held_out))
         if self.hidden is not None and recipe.fills_gaps and not stop_requested():

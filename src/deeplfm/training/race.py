@@ -42,7 +42,8 @@ class Report:
     Attributes:
         names: of the members of the stack: recipes, some of them with a copy for gaps.
         held_out_mnll: score of every recipe that foretells on the held-out rows, for each output.
-        held_out_nmse: error of the stack on the held-out rows over their variance, for each output.
+        held_out_nmse: error of the stack on the held-out rows over their variance, for each output; of
+            the logarithm, where an output is heard by it.
         units: what a score of the held-out rows has more in the user's units than here, for each output.
         weight: stacking weight of every recipe that is kept, for each output.
         weight_in_gaps: the same between the first and the last row of a series that has gaps, where
@@ -104,6 +105,7 @@ def heat(
     seed: int = 0,
     progress: bool | None = None,
     n_jobs: int = 1,
+    label: str = "race",
 ) -> Heat:
     """Fit all recipes without the held-out rows, and see which to keep.
 
@@ -117,9 +119,10 @@ def heat(
         seed: of all that is random.
         progress: show bars.
         n_jobs: fits at a time, each in a process of its own.
+        label: of the bars.
     """
     report = Report()
-    course = Course.on(rows, is_series, seed, progress, n_jobs, is_alone=len(recipes) == 1)
+    course = Course.on(rows, is_series, seed, progress, n_jobs, label, is_alone=len(recipes) == 1)
     entrants = _entrants(recipes, course, report)
     weight, in_gaps = weight_ahead(entrants, is_series), weight_in_gaps(entrants)
     report.held_out_nmse = _nmse_of_stack(entrants, weight, course.held_out)

@@ -73,6 +73,11 @@ class Rows(RowSource):
         known = (~self.y.isnan()).to(self.y.dtype)
         return known if self.weight is None else known * self.weight[:, None].to(known)
 
+    def mean_by_count(self, values: Float[Tensor, "N D"]) -> Float[Tensor, " D"]:
+        """The mean of what is said of each target, over all that are known; 0 where none is."""
+        counts = self.counts.to(values)
+        return (values.nan_to_num(0.0) * counts).sum(0) / counts.sum(0).clamp_min(1e-300)
+
     def take(self, index: Int64[Tensor, " M"]) -> Rows:
         """Some of the rows."""
         weight = None if self.weight is None else self.weight[index]

@@ -8,7 +8,7 @@ import pytest
 
 import deeplfm
 from deeplfm import DeepLFMForecaster, DeepLFMRegressor
-from deeplfm.errors import InputError
+from deeplfm.errors import ConfigError, InputError
 from deeplfm.estimators.logarithms import swings_grow
 
 T = np.arange(120.0)
@@ -16,6 +16,7 @@ RNG = np.random.default_rng(0)
 SHAKE = 0.03 * RNG.standard_normal(120)
 CYCLE = np.sin(2 * np.pi * T / 12)
 SALES = np.exp(3 + 0.015 * T + 0.3 * CYCLE + SHAKE)
+FALLS = (60 - 0.4 * T) * (1 + 0.2 * CYCLE) + 20 * SHAKE
 EVEN = 50 + 0.5 * T + 5 * CYCLE + 10 * SHAKE
 QUICK = {"start": "memory", "progress": False}
 
@@ -59,9 +60,8 @@ def test_growing_swings_are_foreseen_better() -> None:
 
 def test_held_out_rows_have_the_last_word() -> None:
     """Swings that shrink with a level that falls along a line, to which logarithms are no help."""
-    falls = (60 - 0.4 * T) * (1 + 0.2 * CYCLE) + 20 * SHAKE
-    assert swings_grow(falls[:96, None]).tolist() == [True]
-    models = {logs: fitted(falls, log_targets=logs) for logs in (False, True, None)}
+    assert swings_grow(FALLS[:96, None]).tolist() == [True]
+    models = {logs: fitted(FALLS, log_targets=logs) for logs in (False, True, None)}
     scores = {
         logs: model.report_.held_out_mnll["memory"][0] + model.report_.units[0]
         for logs, model in models.items()
@@ -78,6 +78,40 @@ def test_only_the_target_that_asks_for_it() -> None:
     mean, std = model.predict(T, return_std=True)
     assert np.abs(mean - both).mean(0) == pytest.approx([0, 0], abs=3)
     assert (std > 0).all()
+
+
+def test_each_target_has_the_scale_that_foresees_it_better() -> None:
+    """Both look like it; the one that logarithms do not help is not dragged along by the other."""
+    both = np.column_stack([FALLS, SALES])
+    assert swings_grow(both[:96]).tolist() == [True, True]
+    assert fitted(both).scaling_.is_log.tolist() == [False, True]
+
+
+def test_scores_count_rows_by_their_weight() -> None:
+    weight = np.where(np.arange(96) >= 90, 50.0, 1.0)
+    model = DeepLFMRegressor(**QUICK, log_targets=True).fit(T[:96], SALES[:96], weight)
+    logs = np.log(SALES[:96])
+    mean = np.average(logs, weights=weight)
+    scale = np.sqrt(np.average((logs - mean) ** 2, weights=weight))
+    expected = np.log(scale) + np.average(logs[72:], weights=weight[72:])
+    assert model.report_.units == pytest.approx([expected])
+
+
+def test_an_earlier_file_has_no_logarithms(tmp_path: Path) -> None:
+    from deeplfm.estimators.archive import describe, rebuild
+
+    model = fitted(EVEN)
+    description, tensors = describe(model)
+    del tensors["scaling.is_log"], description["report"]["units"]
+    del description["parameters"]["log_targets"], description["parameters"]["n_jobs"]
+    again = rebuild(DeepLFMRegressor, description, tensors, tmp_path)
+    assert (again.predict(T) == model.predict(T)).all()
+
+
+@pytest.mark.parametrize("wish", ["no", [True], 1])
+def test_a_wish_that_cannot_be_read_is_refused(wish: object) -> None:
+    with pytest.raises(ConfigError, match=r"log_targets: .* found\. Give True for all"):
+        fitted(SALES, log_targets=wish)
 
 
 def test_a_user_may_insist_and_hears_what_cannot_be() -> None:

@@ -9,10 +9,12 @@ import time
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from deeplfm.errors import TrainingDivergedError, UnsuitableError
+from deeplfm import DeepLFMRegressor
+from deeplfm.errors import ConfigError, TrainingDivergedError, UnsuitableError
 from deeplfm.interruption import graceful_interrupts, stop_requested
 from deeplfm.training.attempts import attempts
 from deeplfm.training.progress import Silent, progress_bar
@@ -59,12 +61,12 @@ def surroundings(_: int) -> tuple[int, bool]:
 
 def test_processes_share_the_threads_and_show_no_bars() -> None:
     before = torch.get_num_threads()
-    torch.set_num_threads(2)
+    torch.set_num_threads(4)
     try:
         found = attempts(surroundings, [0, 1], n_jobs=2)
     finally:
         torch.set_num_threads(before)
-    assert found == [(0, (1, True)), (1, (1, True))]
+    assert found == [(0, (2, True)), (1, (2, True))]
 
 
 def asks_to_stop(number: int) -> int:
@@ -135,3 +137,21 @@ def test_processes_hear_ctrl_c_and_hand_over_what_they_have(tmp_path: Path) -> N
         finally:
             process.kill()
     assert json.loads(output) == [[0, 0], [1, 1]]
+
+
+@pytest.mark.parametrize("n_jobs", [0, True, 1.5, "all"])
+def test_a_number_of_jobs_that_cannot_be_is_refused(n_jobs: object) -> None:
+    with pytest.raises(ConfigError, match=r"n_jobs: .* found\. Give a number of processes"):
+        DeepLFMRegressor(n_jobs=n_jobs, progress=False).fit(range(30), range(30))
+
+
+def test_rows_on_disk_are_fitted_here_one_start_after_the_other(tmp_path: Path) -> None:
+    times = np.memmap(tmp_path / "t", mode="w+", shape=(40, 1), dtype=float)
+    times[:, 0] = np.arange(40)
+    settings = {"start": "pursuit", "n_steps": 2, "n_jobs": 2, "progress": False}
+    model = DeepLFMRegressor(**settings)
+    asked = []
+    model._n_jobs = lambda rows: asked.append(DeepLFMRegressor._n_jobs(model, rows)) or 1
+    model.fit(times, np.sin(times[:, 0]))
+    model.fit(np.asarray(times), np.sin(np.asarray(times)[:, 0]))
+    assert asked == [1, 2]
