@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -134,15 +135,10 @@ def heat(
 
 
 def race(
-    recipes: list[Recipe],
-    rows: RowSource,
-    is_series: bool,
-    seed: int = 0,
-    progress: bool | None = None,
-    n_jobs: int = 1,
+    recipes: list[Recipe], rows: RowSource, is_series: bool, **settings: Any
 ) -> tuple[Stack, Report]:
-    """Fit all recipes without the held-out rows, stack the best, refit them; see :func:`heat`."""
-    return heat(recipes, rows, is_series, seed, progress, n_jobs).finish(rows)
+    """Fit all recipes without the held-out rows, stack the best, refit them; as in :func:`heat`."""
+    return heat(recipes, rows, is_series, **settings).finish(rows)
 
 
 def _entrants(recipes: list[Recipe], course: Course, report: Report) -> list[Entrant]:
