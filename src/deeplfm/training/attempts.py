@@ -31,8 +31,9 @@ def attempts(
 ) -> list[tuple[Item, Result | Exception]]:
     """Items in their order, each with what a function made of it, or why it could not.
 
-    Processes share PyTorch's threads among them. An item that none of them has finished, because the
-    user interrupts or a process is ended from outside, is tried here.
+    Processes share PyTorch's threads among them, and hear Ctrl-C from the terminal as this one does;
+    where only this one is told to stop, it waits for what is under way. An item that none of them has
+    finished, because the user interrupts or a process is ended from outside, is tried here.
 
     Args:
         function: to be called with each item, once; what it changes does not count.
