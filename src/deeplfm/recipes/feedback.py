@@ -9,7 +9,7 @@ from torch import Tensor
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.errors import UnsuitableError
 from deeplfm.feedback import Feedback
-from deeplfm.interpolation import steps_of
+from deeplfm.interpolation import even_step, steps_of
 from deeplfm.recipes.architecture import Architecture, collapsed_schedule
 from deeplfm.starts.feedback import (
     StepPrior,
@@ -31,7 +31,7 @@ _FEW_LAGS = (1, 2, 4, 8, 16, 32)
 _ROWS_PER_LAG, _MOST_INPUTS = 20, 100
 _TRIAL_FEATURES, _FEATURES = 100, 200
 _MOST_LAGS, _FEWEST_LAGS, _ROWS_PER_OLD_LAG, _MOST_OLD_INPUTS = 200, 8, 3, 600
-_FEWEST_ROWS, _UNEVEN = 60, 0.1  # of a step
+_FEWEST_ROWS = 60
 _MOST_MISSING = 0.2  # of the values
 _FEWEST_ORIGINS = 10  # rows from which to judge forecasts
 _PATHS = 64
@@ -130,12 +130,9 @@ def check_record(rows: Rows) -> None:
             f"it takes {_MOST_INPUTS} outputs at most, and here are {rows.y.shape[1]}"
         )
     time = rows.x[:, 0].double()
-    step = steps_of(time)
-    width = (time[-1] - time[0]) / step[-1]
-    stray = (time - time[0] - step * width).abs().max()
-    if not stray <= _UNEVEN * width:  # nor where times repeat, and a step is not a number
+    if even_step(time) is None:
         raise UnsuitableError("it needs rows at even steps of time")
-    n_steps = int(step[-1]) + 1
+    n_steps = int(steps_of(time)[-1]) + 1
     share = 1 - float((~rows.y.isnan()).sum()) / (n_steps * rows.y.shape[1])
     if share > _MOST_MISSING:
         raise UnsuitableError(f"it needs four of five values, and {share:.0%} are missing")

@@ -7,18 +7,25 @@ that are looked for one by one need many.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import torch
 from scipy.linalg import solve_triangular
 from scipy.linalg.blas import dtrsm
+from scipy.special import ndtr
 
+from deeplfm.interpolation import even_step
 from deeplfm.starts.spectrum import Array, Pursuit, criterion, known_lines, pursue, typical_step
 
 _FEWEST_ROUNDS = 1.15  # of the cycle in the record
 _FEW_ROUNDS, _STEPS_PER_CELL = 8.0, 40  # up to so many, every frequency is tried
 _PEAKS, _DIVISORS = 8, 6  # beyond, the strongest lines and their fractions
 _REFINED = 8  # candidates that are looked at closely
+_LONGEST_SEASON = 24  # steps: rounds that are counted, not measured
+_NEAR = 0.02  # of a resolution cell, to see how sharply a frequency is known
+_ROUNDING, _MONTHS = 1e-6, 0.2  # of a harmonic; steps of a season may be months of 28 to 31 days
+_ROWS_PER_HARMONIC = 4  # of a season: as many as answers to a force ask for
 _CLEAR = 1e-3  # off orthogonal, which a second factor mends
 
 Series = tuple[Array, Array]  # times and values
@@ -26,6 +33,8 @@ Series = tuple[Array, Array]  # times and values
 
 def find_rhythm(series: Sequence[Series], most: int) -> list[Pursuit]:
     """Harmonics of the best fundamental for each output, by the Bayesian information criterion.
+
+    Where that is a season of few whole steps, outputs that have it get all harmonics.
 
     Args:
         series: times and known values of each output.
@@ -48,7 +57,9 @@ def find_rhythm(series: Sequence[Series], most: int) -> list[Pursuit]:
     near = cell / _STEPS_PER_CELL * np.linspace(-1, 1, 2 * most + 1)
     close = np.add.outer(best, near).ravel()
     fundamental = float(close[np.argmin([score(frequency) for frequency in close])])
-    counts = [_criterion(*pair, fundamental, most)[1] if len(pair[0]) > 4 else 0 for pair in series]
+    season = _season(fundamental, score, np.concatenate([time for time, _ in usable]))
+    fundamental = season or fundamental
+    counts = [_count(*pair, fundamental, most, season is not None) for pair in series]
     return [
         known_lines(*pair, fundamental * np.arange(1.0, count + 1))
         for pair, count in zip(series, counts, strict=True)
@@ -60,13 +71,61 @@ def fundamental_of(found: Sequence[Pursuit]) -> float:
     return next((float(lines.frequency[0]) for lines in found if lines.n_supported), 0.0)
 
 
+def _season(frequency: float, score: Callable[[float], float], time: Array) -> float | None:
+    """The frequency of a round of a few whole steps, where rows do not speak against it; None if they do.
+
+    A year is twelve months, and a day so many hours: the odds are even. The Bayes factor then asks how
+    much worse it is, against how sharply a round of any length must be known to be so near.
+
+    Args:
+        frequency: the best one.
+        score: twice the negative logarithm of its evidence, for any frequency.
+        time: of all rows.
+    """
+    grid = np.unique(time)
+    step = even_step(torch.as_tensor(grid))
+    n_steps = 2 * np.pi / (frequency * step) if step else 0.0
+    whole = round(n_steps)
+    if step is None or not 2 <= whole <= _LONGEST_SEASON:
+        return None
+
+    def cost(n_steps: float) -> float:
+        return score(2 * np.pi / (n_steps * step)) / 2
+
+    width = _NEAR * n_steps**2 * step / np.ptp(grid)
+    bend = cost(n_steps - width) - 2 * cost(n_steps) + cost(n_steps + width)
+    if bend <= 0:
+        return None
+    spread = width / np.sqrt(bend)  # of a bell as curved as this one at its top
+    low, high = ndtr((whole + np.array([-0.5, 0.5]) - n_steps) / spread)
+    mean = np.sqrt(2 * np.pi) * spread * (high - low)  # of lengths that are rounded to this one
+    is_likely = cost(whole) - cost(n_steps) < -np.log(mean)
+    return float(2 * np.pi / (whole * step)) if is_likely else None
+
+
+def _count(time: Array, value: Array, fundamental: float, most: int, is_season: bool) -> int:
+    """Harmonics of an output: as many as it speaks for; of a season that it has, all that can be told."""
+    if len(time) <= 4:
+        return 0
+    count = _criterion(time, value, fundamental, most)[1]
+    if not is_season or not count:
+        return count
+    highest = int(np.pi / typical_step(time) / fundamental + _MONTHS)
+    return max(count, min(highest, most, len(time) // _ROWS_PER_HARMONIC - 1))
+
+
+def _most_harmonics(time: Array, fundamental: float) -> int:
+    """How many the rows can tell: up to half their rate, and a third of their number."""
+    if fundamental * np.ptp(time) < 2 * np.pi:  # less than a round: slope and harmonics look alike
+        return 0
+    highest = int(np.pi / typical_step(time) / fundamental + _ROUNDING)
+    return max(0, min(highest, (len(time) - 4) // 3))
+
+
 def _criterion(time: Array, value: Array, fundamental: float, most: int) -> tuple[float, int]:
     """The criterion at the best number of harmonics, and that number."""
     n_rows = len(time)
-    highest = int(np.pi / typical_step(time) / fundamental)
-    count = max(0, min(most, highest, (n_rows - 4) // 3))
-    if fundamental * np.ptp(time) < 2 * np.pi:  # less than a round: slope and harmonics look alike
-        count = 0
+    count = min(most, _most_harmonics(time, fundamental))
     design = np.empty((n_rows, 2 + 2 * count), order="F")
     design[:, 0], design[:, 1] = 1.0, time - time.mean()
     turn = wave = np.exp(1j * fundamental * time)

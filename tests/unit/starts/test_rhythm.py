@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from deeplfm.starts.rhythm import _along_each, find_rhythm
-from deeplfm.starts.spectrum import Array
+from deeplfm.starts.spectrum import Array, typical_step
 
 TIME = np.linspace(0, 20, 400)
 
@@ -33,6 +33,57 @@ def test_the_period_is_found_from_all_outputs_together(period: float) -> None:
         assert found[1].frequency[0] == pytest.approx(found[0].frequency[0])
     assert found[0].amplitude[:3] == pytest.approx([1.0, 0.5, 0.25], abs=0.15)
     assert found[0].residual_variance[found[0].n_supported] == pytest.approx(0.09, rel=0.3)
+
+
+def season(period: float, seed: int, n_rows: int = 96, noise: float = 0.5) -> Array:
+    rng = np.random.default_rng(seed)
+    return cycle(np.arange(n_rows), period) + noise * rng.normal(size=n_rows)
+
+
+def steps_of_round(time: Array, value: Array) -> float:
+    found = find_rhythm([(time, value)], 20)
+    return 2 * np.pi / found[0].frequency[0] / typical_step(time)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("n_steps", [4, 7, 12, 24])
+def test_a_season_has_a_whole_number_of_steps(n_steps: int, seed: int) -> None:
+    """Of a hundred seeds, 3, 3, 6 and 14 found another number, or none that is whole: these do not."""
+    time = np.linspace(-1, 1, 96)
+    assert steps_of_round(time, season(n_steps, seed)) == pytest.approx(n_steps, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_round_of_any_length_stays_what_it_is(seed: int) -> None:
+    """Of a hundred seeds, none found 12 or 13."""
+    found = steps_of_round(np.arange(200.0), season(12.4, seed, 200))
+    assert found == pytest.approx(12.4, abs=0.06) and found != round(found)
+
+
+def test_all_harmonics_of_a_season_are_heard_and_of_other_rounds_those_that_tell() -> None:
+    """Two of thirty seeds find a longer round, or a season in noise; this one does not."""
+    time, wave = np.arange(60.0), 2 * np.pi * np.arange(60.0) / 12
+    noise, more = 0.1 * np.random.default_rng(1).normal(size=(2, 60))
+    months, other = np.sin(wave) + noise, np.sin(wave / 1.037) + noise
+    found = find_rhythm([(time, months), (time, more)], 20)
+    assert [lines.n_supported for lines in found] == [6, 0]
+    assert find_rhythm([(time, months)], 3)[0].n_supported == 3
+    assert find_rhythm([(time, other)], 20)[0].n_supported == 1
+
+
+def test_without_even_steps_nothing_is_whole() -> None:
+    time = np.sort(np.random.default_rng(0).uniform(0, 96, 96))
+    found = find_rhythm([(time, cycle(time, 12.0))], 20)
+    assert 2 * np.pi / found[0].frequency[0] == pytest.approx(12, abs=0.05)
+    assert 2 * np.pi / found[0].frequency[0] != pytest.approx(12, rel=1e-7)
+
+
+def test_a_year_is_twelve_months_however_long_they_are() -> None:
+    months = np.arange("2010-01", "2018-01", dtype="datetime64[M]")
+    days = (months.astype("datetime64[D]") - np.datetime64("2010-01-01")).astype(float)
+    found = find_rhythm([(days, season(12, 0))], 20)
+    assert 2 * np.pi / found[0].frequency[0] == pytest.approx(365.25, abs=0.5)
+    assert found[0].n_supported == 6
 
 
 def test_gaps_and_other_times_of_each_output_are_no_trouble() -> None:
