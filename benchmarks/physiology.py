@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--windows", type=int, nargs="+", default=[0, 1500, 3000])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--presets", nargs="+", default=["default"])
-    parser.add_argument("--time-limit", type=float, default=None, help="seconds of each fit")
+    parser.add_argument("--time-limit", type=float, default=None, help="seconds for each model")
     arguments = parser.parse_args()
     saved = json.loads(arguments.json.read_text())["rows"] if arguments.json.exists() else []
     rows = [ScoreRow(**row) for row in saved]

@@ -149,6 +149,18 @@ def test_quiet_says_nothing(place, call):
     assert (done.code, done.out, done.err) == (0, "", "")
 
 
+@pytest.mark.filterwarnings("default")
+def test_a_time_limit_is_for_all_starts_and_what_it_left_out_is_told(place, call):
+    options = ("-o", "new", "--jobs", "1", "--time-limit", "0", "--n-steps", "1000")
+    done = call("fit", "vitals.csv", *options)
+    assert done.code == 0
+    assert "warning: fit: --time-limit 0.0 left no time to try" in done.err
+    (row,) = [line for line in done.out.splitlines() if "not tried" in line]
+    assert "rhythm" in row
+    content = json.loads(call("info", "new", "--json").out)
+    assert {"rhythm", "memory"} <= set(content["untried_starts"])
+
+
 def test_a_model_is_replaced_only_on_request_and_leaves_other_files(place, call):
     (place / "vitals-model" / "notes.txt").write_text("mine")
     before = bits("vitals-model")

@@ -1,6 +1,7 @@
-"""Ctrl-C keeps the best so far: real signals, to this process and to others in the middle of a fit."""
+"""Ctrl-C and time limits keep the best so far: real signals, also in the middle of a fit."""
 
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -9,7 +10,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from deeplfm.interruption import graceful_interrupts, stop_requested
+from deeplfm.interruption import (
+    graceful_interrupts,
+    stop_reason,
+    stop_requested,
+    time_left,
+    within,
+)
 
 # Fits that would take hours say when they train, and what they do when asked to stop.
 FITS = """
@@ -197,3 +204,32 @@ def test_who_else_listens_goes_on_to_hear() -> None:
         signal.raise_signal(signal.SIGINT)
         assert not stop_requested()
     assert heard == ["signal"]
+
+
+def test_time_is_over_inside_its_limit_only() -> None:
+    assert time_left() == math.inf and stop_reason() is None
+    with within(60):
+        assert 0 < time_left() <= 60 and not stop_requested()
+        with pytest.raises(ZeroDivisionError), within(-1):
+            assert stop_requested() and stop_reason() == "time"
+            raise ZeroDivisionError
+        with within(math.inf):  # nobody has more than those around
+            assert 0 < time_left() <= 60
+        assert not stop_requested()
+    assert time_left() == math.inf
+
+
+def test_a_limit_is_for_its_own_thread() -> None:
+    seen = []
+    with within(-1):
+        thread = threading.Thread(target=lambda: seen.append(stop_reason()))
+        thread.start()
+        thread.join()
+    assert seen == [None]
+
+
+@pytest.mark.usefixtures("default_handler")
+def test_the_user_is_heard_before_the_clock() -> None:
+    with graceful_interrupts(), within(-1):
+        signal.raise_signal(signal.SIGINT)
+        assert stop_reason() == "interrupt"

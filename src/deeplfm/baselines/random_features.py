@@ -57,7 +57,7 @@ class DeepGP(RandomFeatures):
         preset: "paper", as it was compared with; or "default", with the care that one start of our own
             model has: frequencies from the data, an exact last layer, and held-out rows to calibrate it.
         n_steps: training steps; ``None`` takes the recipe's own number.
-        time_limit: seconds for each fit; ``None`` for no limit.
+        time_limit: seconds; ``None`` for no limit.
         compile: use kernels compiled for this machine, as in :class:`DeepLFMRegressor`.
         random_state: the same integer gives the same bits.
     """
@@ -118,7 +118,7 @@ class LatentForceFeatures(RandomFeatures):
         n_forces: number of latent forces.
         n_features: frequencies of each force.
         n_steps: training steps; ``None`` takes the recipe's own number.
-        time_limit: seconds for each fit; ``None`` for no limit.
+        time_limit: seconds; ``None`` for no limit.
         random_state: the same integer gives the same bits.
     """
 
@@ -153,7 +153,7 @@ class HybridKernel(RandomFeatures):
         hidden: widths of the hidden layers.
         n_features: frequencies of each layer.
         n_steps: training steps.
-        time_limit: seconds for each fit; ``None`` for no limit.
+        time_limit: seconds; ``None`` for no limit.
         random_state: the same integer gives the same bits.
     """
 
@@ -185,8 +185,7 @@ class HybridKernel(RandomFeatures):
 
 class _HybridRegressor(DeepLFMRegressor):
     def _recipes(self, is_series: bool) -> list[Recipe]:
-        recipe = _hybrid_recipe(self._architecture(), self.n_steps or 0)
-        return [replace(recipe, schedule=replace(recipe.schedule, time_limit=self.time_limit))]
+        return [_hybrid_recipe(self._architecture(), self.n_steps or 0)]
 
 
 def _hybrid_recipe(architecture: Architecture, n_steps: int) -> Recipe:

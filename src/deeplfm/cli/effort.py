@@ -42,8 +42,8 @@ class Effort:
         typer.Option(
             min=0,
             metavar="N",
-            help="Seconds for each fit of a start, of models that take a limit; those trained as the "
-            "paper does take all their steps. Default: none.",
+            help="Seconds for each fit, and each start of a race, of models that take a limit; those "
+            "trained as the paper does take all their steps. Default: none.",
         ),
     ] = None
     quick: Annotated[

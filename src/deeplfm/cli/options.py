@@ -192,7 +192,7 @@ class Settings:
     ] = None
     time_limit: Annotated[
         float | None,
-        _training(metavar="N", min=0, help="Seconds for the fit of each start."),
+        _training(metavar="N", min=0, help="Seconds for the fit, shared by its starts."),
     ] = None
     patience: Annotated[
         int | None,

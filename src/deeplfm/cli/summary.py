@@ -76,6 +76,7 @@ def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
         },
         "failed_starts": report.failed,
         "left_out_starts": report.left_out,
+        "untried_starts": report.untried,
         "interrupted": report.interrupted,
         "settings": forecaster.get_params(),
     }
@@ -131,6 +132,7 @@ def start_table(forecaster: DeepLFMForecaster) -> Table:
         for output, name in enumerate(forecaster.targets_)
     ]
     rows += [["failed", f"{start}: {reason}"] for start, reason in report.failed.items()]
+    rows += [["not tried", ", ".join(report.untried)]] if report.untried else []
     return table(headers, [row + [""] * (len(headers) - len(row)) for row in rows], words=3)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from deeplfm.errors import InputError, TrainingDivergedError
 from deeplfm.estimators.arrays import Arrays
 from deeplfm.estimators.scaling import Scaling
-from deeplfm.interruption import stop_requested
+from deeplfm.interruption import stop_requested, time_left, within
 from deeplfm.training import RowSource
 from deeplfm.training.race import Heat
 
@@ -53,11 +53,14 @@ def best_trial(trial: Callable[[Bool[ndarray, " D"]], Trial], may_be: Bool[ndarr
         trial: a race with logarithms of some targets.
         may_be: targets of which they are worth a race.
     """
-    plain = trial(np.zeros_like(may_be))
-    if not may_be.any() or stop_requested():
+    n_more = min(int(may_be.sum()), 2)  # races that may follow, each to have as long as the refits
+    with within(time_left() * 2 / (2 + n_more)):
+        plain = trial(np.zeros_like(may_be))
+    if not n_more or stop_requested():
         return plain
     try:
-        logarithms = trial(may_be)
+        with within(time_left() * 2 / (1 + n_more)):
+            logarithms = trial(may_be)
         is_better = may_be & (logarithms.foreseen > plain.foreseen)
         if (is_better == may_be).all():
             return logarithms

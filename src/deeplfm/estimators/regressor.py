@@ -20,17 +20,12 @@ from deeplfm.estimators.arrays import Arrays
 from deeplfm.estimators.faults import warn_of_faults
 from deeplfm.estimators.inspected import Inspected
 from deeplfm.estimators.labels import Labels
-from deeplfm.estimators.logarithms import (
-    Trial,
-    best_trial,
-    check_positive,
-    may_be_logarithms,
-)
+from deeplfm.estimators.logarithms import Trial, best_trial, check_positive, may_be_logarithms
 from deeplfm.estimators.saving import Contents, Saved
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.settings import DeepLFMSettings
 from deeplfm.estimators.validation import check_inputs, check_targets
-from deeplfm.interruption import graceful_interrupts
+from deeplfm.interruption import graceful_interrupts, within
 from deeplfm.kernels import compiled_kernels
 from deeplfm.predictive import Predictive
 from deeplfm.training import Rows, RowSource, StoredRows
@@ -92,12 +87,18 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
                 arrays = arrays.most_recent(in_batches=self.batch_size is not None)
             if not arrays.stay_where_they_are:
                 warn_of_faults(arrays.read(slice(None))[1], self.labels_.texts)
-        with compiled_kernels(self.compile), graceful_interrupts():
+        with compiled_kernels(self.compile), graceful_interrupts(), within(self.time_limit):
             self.scaling_, self.stack_, self.report_ = self._fit(arrays, recipes)
         if self.report_.interrupted:
             warnings.warn(
                 f"fit: interrupted. Kept the best so far, of {', '.join(self.report_.names)}; fit again "
                 "for the whole of it.",
+                stacklevel=2,
+            )
+        elif self.report_.untried:
+            warnings.warn(
+                f"fit: time_limit={self.time_limit} left no time to try "
+                f"{', '.join(self.report_.untried)}. Give more seconds, or choose one start.",
                 stacklevel=2,
             )
         return self

@@ -38,8 +38,9 @@ class DeepLFMSettings(BaseEstimator):
         n_steps: training steps of each fit; ``None`` takes the recipe's own number.
         batch_size: rows in each step; ``None`` takes the recipe's own: 1000 for tables, all rows for
             series. Of these the 20 000 most recent rows are used, or 100 000 in batches.
-        time_limit: seconds for each fit of a recipe; what it stopped is in ``report_``, and the same
-            seed no longer gives the same bits.
+        time_limit: seconds for the fit, which all starts share. It is looked at between steps, and a
+            start that has begun is built to its end, so that a fit may take longer. What it stopped is in
+            ``report_``, and the same seed no longer gives the same bits.
         patience: stop a fit after this many steps without a better objective.
         input_dependent_noise: learn the noise as a function of the input.
         log_targets: model logarithms: of all targets, or of none. ``None`` lets both race where swings
@@ -99,12 +100,12 @@ class DeepLFMSettings(BaseEstimator):
         self.is_series = is_series
 
     def _recipes(self, is_series: bool) -> list[Recipe]:
-        """The recipes of the chosen start, with the user's limits."""
+        """The recipes of the chosen start, as the user wants them trained."""
         recipes = recipes_for(self._start(), self._architecture(), is_series, self.n_steps)
-        limits: dict[str, Any] = {"time_limit": self.time_limit, "patience": self.patience}
+        wishes: dict[str, Any] = {"patience": self.patience}
         if self.batch_size is not None:
-            limits["batch_size"] = self.batch_size
-        return [replace(recipe, schedule=replace(recipe.schedule, **limits)) for recipe in recipes]
+            wishes["batch_size"] = self.batch_size
+        return [replace(recipe, schedule=replace(recipe.schedule, **wishes)) for recipe in recipes]
 
     def _start(self) -> str:
         if self.preset not in PRESETS:

@@ -97,8 +97,12 @@ def _build_ours(
     kind: str, settings: dict[str, Any], *, seed: int, is_quick: bool, budget: float | None
 ) -> Any:
     from deeplfm.estimators import DeepLFMRegressor
+    from deeplfm.recipes import Architecture, recipes_for
 
-    chosen = {"time_limit": budget, **settings, **(_QUICK_OURS[kind] if is_quick else {})}
+    chosen = settings | (_QUICK_OURS[kind] if is_quick else {})
+    if budget is not None:
+        starts = recipes_for(chosen.get("start", "race"), Architecture(), kind == "series")
+        chosen = {"time_limit": budget * len(starts)} | chosen
     return DeepLFMRegressor(**chosen, random_state=seed, progress=False)
 
 

@@ -81,14 +81,19 @@ class Task:
         return identity | {"settings": plain(settings)}
 
     def has(self, record: Record) -> bool:
-        """Whether a record is of this very task; settings it does not know were at their defaults."""
+        """Whether a record is of this very task; settings it does not know were at their defaults.
+
+        The budget says what time there was, whichever limit a model makes of it.
+        """
         identity = self.identity()
         known = {key: record.get(key) for key in identity}
         if identity["settings"] and known["settings"]:
             accepted = inspect.signature(type(self.build())).parameters.values()
             defaults = {item.name: item.default for item in accepted}
             usual = {key: plain(defaults.get(key)) for key in identity["settings"]}
-            known["settings"] = usual | known["settings"]
+            limit = {"time_limit": identity["settings"].get("time_limit")}
+            known["settings"] = {**usual, **known["settings"], **limit}
+            identity["settings"] |= limit
         return known == identity
 
     @property

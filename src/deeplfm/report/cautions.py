@@ -71,11 +71,13 @@ def _of_the_fit(case: Case) -> Iterator[str]:
             "The fit was interrupted. What was found by then is kept: not every start was tried, or some "
             "were trained without the held-out rows."
         )
+    elif report.untried:
+        yield f"There was no time to try these starts: {', '.join(report.untried)}."
     stopped = [name for name, history in report.histories.items() if history.stopped == "time"]
     if stopped:
         yield (
-            f"The time limit ended the training of {', '.join(stopped)} early; the same seed need not "
-            "give the same numbers again."
+            f"The time limit ended the training of {', '.join(stopped)} early, or before it had heard "
+            "all rows; the same seed need not give the same numbers again."
         )
     if not report.held_out_mnll:
         yield "No rows were held out inside the fit: 0 observations have calibrated the intervals."

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 from deeplfm.errors import TrainingDivergedError, UnsuitableError
-from deeplfm.interruption import graceful_interrupts, stop_requested
+from deeplfm.interruption import graceful_interrupts, stop_requested, time_left, within
 from deeplfm.kernels import are_compiled, compiled_kernels
 from deeplfm.training.progress import no_bars, progress_bar
 
@@ -33,13 +34,14 @@ def attempts(
 
     Processes share PyTorch's threads among them, and hear Ctrl-C from the terminal as this one does;
     where only this one is told to stop, it waits for what is under way. An item that none of them has
-    finished, because the user interrupts or a process is ended from outside, is tried here.
+    finished, because the user interrupts or a process is ended from outside, is tried here. Of the time
+    that is left, each has an equal part, and what others leave of theirs.
 
     Args:
         function: to be called with each item, once; what it changes does not count.
         items: what to try.
         n_jobs: processes.
-        is_optional: leave out what has not begun when the user interrupts, once one item is done.
+        is_optional: leave out what has not begun when work is to end, once one item is done.
         label: for the bar that counts items while processes are at work.
         progress: show that bar.
     """
@@ -51,10 +53,12 @@ def attempts(
             for i, result in _together(function, items, n_jobs):
                 found[i] = result
                 bar.update(len(found), len(items), math.nan)
-    for i, item in enumerate(items):
+    missing = [i for i in range(len(items)) if i not in found]
+    for n_done, i in enumerate(missing):
         is_enough = is_optional and any(not isinstance(x, Exception) for x in found.values())
-        if i not in found and not (is_enough and stop_requested()):
-            found[i] = _attempt(function, item)
+        if not (is_enough and stop_requested()):
+            with within(time_left() / (len(missing) - n_done)):
+                found[i] = _attempt(function, items[i])
     return [(items[i], found[i]) for i in sorted(found)]
 
 
@@ -71,19 +75,34 @@ def _together(
     from joblib import Parallel, delayed, parallel_config
 
     n_threads, is_compiled = max(1, torch.get_num_threads() // n_jobs), are_compiled()
-    calls = (
-        delayed(_apart)(i, function, item, is_compiled)
-        for i, item in enumerate(items)
-        if not stop_requested()
-    )
+    end = time.monotonic() + time_left()  # by a clock that threads and processes share
+
+    def calls() -> Iterator[Any]:
+        """Asked for by joblib's threads, which know of no limit."""
+        for i, item in enumerate(items):
+            now, n_turns = time.monotonic(), math.ceil((len(items) - i) / n_jobs)
+            if stop_requested() or now > end:
+                return
+            yield delayed(_apart)(i, function, item, is_compiled, (end - now) / n_turns, end)
+
     with parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=n_threads):
         pool = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=n_jobs)
-        yield from pool(calls)
+        yield from pool(calls())
 
 
 def _apart(
-    i: int, function: Callable[[Item], Result], item: Item, is_compiled: bool
+    i: int,
+    function: Callable[[Item], Result],
+    item: Item,
+    is_compiled: bool,
+    seconds: float,
+    end: float,
 ) -> tuple[int, Result | Exception]:
-    """One attempt, in a process that hears of the user's interrupt by itself."""
-    with graceful_interrupts(is_told=False), compiled_kernels(is_compiled), no_bars():
+    """One attempt, in a process that hears of the user's interrupt by itself; its time begins with it."""
+    with (
+        graceful_interrupts(is_told=False),
+        compiled_kernels(is_compiled),
+        no_bars(),
+        within(min(seconds, end - time.monotonic())),
+    ):
         return i, _attempt(function, item)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.errors import UnsuitableError
-from deeplfm.interruption import stop_requested
+from deeplfm.interruption import stop_reason, time_left, within
 from deeplfm.model import DeepLFM
 from deeplfm.randomness import seed_for
 from deeplfm.training.attempts import FAILURES
@@ -44,6 +44,9 @@ def fit_recipe(
             model, rows, recipe.schedule, seed_for(seed, "step"), progress=bar, solve=solve
         )
     return model, history
+
+
+_FAR_ENOUGH = 0.5  # of the steps before: a refit with fewer is not worth its rows
 
 
 @dataclass(frozen=True)
@@ -96,10 +99,12 @@ class Course:
 
     def enter(self, recipe: Recipe) -> Entrant:
         """Fit a recipe, and judge it by what it does not know."""
-        model, history = self._fit(recipe, self.inner, self.label)
+        is_for_gaps = self.hidden is not None and recipe.fills_gaps
+        with within(time_left() / (2 if is_for_gaps else 1)):
+            model, history = self._fit(recipe, self.inner, self.label)
         remember(model, self.inner, self._reach)
         entrant = Entrant(recipe, model, history, judge(model, self.inner, self.held_out))
-        if self.hidden is not None and recipe.fills_gaps and not stop_requested():
+        if self.hidden is not None and recipe.fills_gaps and stop_reason() is None:
             with suppress(*FAILURES, UnsuitableError):  # it may foretell all the same
                 other, _ = self._fit(recipe, self.rest, "gaps")
                 remember(other, self.rest, self._reach)
@@ -109,18 +114,27 @@ class Course:
     def refit(
         self, kept: tuple[Entrant, list[Job]], rows: RowSource
     ) -> tuple[list[DeepLFM], History]:
-        """Fit a recipe again, on all rows; where the user interrupts, what there is. For each job one."""
+        """Fit a recipe again, on all rows; where work is to end, what there is. For each job one."""
         entrant, jobs = kept
-        model, history = entrant.model, entrant.history
-        if not stop_requested():
-            again = self._fit(entrant.recipe, rows, "refit")
-            model, history = (model, history) if stop_requested() else again
+        model, history = self._trained_further(entrant, rows)
         remember(model, rows, self._reach)
         models = [model if job is jobs[-1] else deepcopy(model) for job in jobs]
         for member, job in zip(models, jobs, strict=True):
             set_calibration(member, job.by.temperature, job.by.inflation)
             condition(member, rows)
         return models, history
+
+    def _trained_further(self, entrant: Entrant, rows: RowSource) -> tuple[DeepLFM, History]:
+        """Trained on all rows; or as it entered the race, where there is no time to get as far again."""
+        first = entrant.history
+        reason: str | None = stop_reason()
+        if reason is None:
+            model, history = self._fit(entrant.recipe, rows, "refit")
+            is_far = len(history.loss) >= _FAR_ENOUGH * len(first.loss)
+            if not history.was_cut or (history.stopped == "time" and is_far):
+                return model, history
+            reason = history.stopped
+        return entrant.model, replace(first, stopped="time") if reason == "time" else first
 
     def _fit(self, recipe: Recipe, rows: RowSource, word: str) -> tuple[DeepLFM, History]:
         label = f"{word}: {recipe.name}"

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from deeplfm.errors import ConfigError
-from deeplfm.interruption import stop_requested
+from deeplfm.interruption import stop_reason
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, objective
 from deeplfm.randomness import generator_for
@@ -41,6 +41,11 @@ class History:
     stopped: str = "steps"
     seconds: float = 0.0
 
+    @property
+    def was_cut(self) -> bool:
+        """Whether it ended before it was done."""
+        return self.stopped in ("interrupt", "time")
+
 
 def train(
     model: DeepLFM,
@@ -52,6 +57,8 @@ def train(
     solve: bool = True,
 ) -> History:
     """Train a model in place; with validation rows, end at the parameters that scored best there.
+
+    It ends early on a plateau, by Ctrl-C, or where the time is over that ``deeplfm.interruption`` gives.
 
     Args:
         model: what to train.
@@ -66,7 +73,7 @@ def train(
     run = _Run(model, rows, schedule, seed, validation, progress or Silent())
     started = time.monotonic()
     for phase in schedule.phases:
-        if not run.phase(phase, started):
+        if not run.phase(phase):
             break
     run.finish()
     if solve:
@@ -104,7 +111,7 @@ class _Run:
         self.best = (math.inf, 0)
         self.best_state: dict[str, Any] | None = None
 
-    def phase(self, phase: Phase, started: float) -> bool:
+    def phase(self, phase: Phase) -> bool:
         """Run one phase; False when a limit was reached."""
         chosen = [p for name, p in self.learnable() if role_of(name) in phase.train]
         if not chosen or not phase.n_steps:
@@ -123,7 +130,7 @@ class _Run:
         for _ in range(phase.n_steps):
             self._step(optimiser)
             decline.step()
-            if self._should_stop(started):
+            if self._should_stop():
                 return False
         return True
 
@@ -164,7 +171,7 @@ class _Run:
         self.history.loss.append(number)
         self.progress.update(self.step, self.schedule.n_steps, number)
 
-    def _should_stop(self, started: float) -> bool:
+    def _should_stop(self) -> bool:
         schedule = self.schedule
         if self.validation is not None and self.step % schedule.validate_every == 0:
             self._validate()
@@ -174,11 +181,8 @@ class _Run:
         if schedule.patience is not None and self.step - self.best[1] >= schedule.patience:
             self.history.stopped = "plateau"
             return True
-        if stop_requested():
-            self.history.stopped = "interrupt"
-            return True
-        if schedule.time_limit is not None and time.monotonic() - started > schedule.time_limit:
-            self.history.stopped = "time"
+        if reason := stop_reason():
+            self.history.stopped = reason
             return True
         return False
 

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.errors import DeepLFMError, InputError, TrainingDivergedError, UnsuitableError
-from deeplfm.interruption import stop_requested
+from deeplfm.interruption import stop_reason, time_left, within
 from deeplfm.metrics import nmse
 from deeplfm.model import DeepLFM
 from deeplfm.training.attempts import attempts
@@ -52,6 +52,7 @@ class Report:
         histories: training of the members of the stack.
         failed: recipes that could not be fitted, and why.
         left_out: recipes that are not made for such rows, and what they need.
+        untried: recipes for which no time was left, or that the user did not wait for.
         interrupted: the user ended it before all recipes had been fitted and refitted.
     """
 
@@ -64,6 +65,7 @@ class Report:
     histories: dict[str, History] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    untried: list[str] = field(default_factory=list)
     interrupted: bool = False
 
     def note(self, recipe: Recipe, error: Exception) -> None:
@@ -90,12 +92,12 @@ class Heat:
     def finish(self, rows: RowSource) -> tuple[Stack, Report]:
         """Refit who stays on all rows, those that the heat was run on.
 
-        Where the user has interrupted, they are kept as they are, and only their last layer hears all
-        rows.
+        Where the user has interrupted or time is over, they are kept as they are, and only their last
+        layer hears all rows.
         """
         report = self._report
         stack = _stack(_members(self._kept, rows, self._course, report), self._course, report)
-        report.interrupted = stop_requested()
+        report.interrupted = stop_reason() == "interrupt"
         return stack, report
 
 
@@ -111,7 +113,7 @@ def heat(
     """Fit all recipes without the held-out rows, and see which to keep.
 
     A recipe that cannot be fitted, or is not made for such rows, is reported and left out, as long as
-    another can.
+    another can. Of the time that is left, half is taken; the other is for :meth:`Heat.finish`.
 
     Args:
         recipes: who races.
@@ -124,7 +126,8 @@ def heat(
     """
     report = Report()
     course = Course.on(rows, is_series, seed, progress, n_jobs, label, is_alone=len(recipes) == 1)
-    entrants = _entrants(recipes, course, report)
+    with within(time_left() / 2):
+        entrants = _entrants(recipes, course, report)
     weight, in_gaps = weight_ahead(entrants, is_series), weight_in_gaps(entrants)
     report.held_out_nmse = _nmse_of_stack(entrants, weight, course.held_out)
     jobs = jobs_of(entrants, weight, in_gaps)
@@ -161,6 +164,8 @@ def _entrants(recipes: list[Recipe], course: Course, report: Report) -> list[Ent
             report.held_out_mnll[recipe.name] = (-found.ahead.score).tolist()
     if not entrants:
         raise _nobody_left(report)
+    tried = {item.recipe.name for item in entrants} | report.failed.keys() | report.left_out.keys()
+    report.untried = [recipe.name for recipe in racing if recipe.name not in tried]
     return entrants
 
 

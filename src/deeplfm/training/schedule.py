@@ -44,7 +44,6 @@ class Schedule:
         patience: stop after this many steps without a better objective (validation score, where
             validation rows are given); ``None`` never stops early.
         validate_every: steps between two validations.
-        time_limit: seconds after which training stops; recorded, and not reproducible.
     """
 
     objective: str = "elbo"
@@ -57,7 +56,6 @@ class Schedule:
     natural_rate: float = 0.1
     patience: int | None = None
     validate_every: int = 50
-    time_limit: float | None = None
 
     def __post_init__(self) -> None:
         for phase in self.phases:

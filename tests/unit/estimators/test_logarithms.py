@@ -1,15 +1,17 @@
 """Series whose swings grow with their level are heard by their logarithms, where that foresees better."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import deeplfm
-from deeplfm import DeepLFMForecaster, DeepLFMRegressor
+from deeplfm import DeepLFMForecaster, DeepLFMRegressor, interruption
 from deeplfm.errors import ConfigError, InputError
-from deeplfm.estimators.logarithms import swings_grow
+from deeplfm.estimators.logarithms import best_trial, swings_grow
+from deeplfm.interruption import time_left, within
 
 T = np.arange(120.0)
 RNG = np.random.default_rng(0)
@@ -47,6 +49,22 @@ def fitted(values: np.ndarray, **options: object) -> DeepLFMRegressor:
 
 def error(model: DeepLFMRegressor, values: np.ndarray) -> float:
     return float(np.mean((model.predict(T[96:]) - values[96:]) ** 2) / values[96:].var())
+
+
+def test_of_a_limited_time_each_race_has_the_same_part_and_the_refits_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts: list[float] = []
+    monkeypatch.setattr(interruption.time, "monotonic", lambda: sum(parts))
+
+    def trial(is_log: np.ndarray) -> SimpleNamespace:
+        parts.append(time_left() / 2)  # as a race takes half
+        return SimpleNamespace(foreseen=np.where(is_log, [1.0, -1.0], 0.0), is_log=is_log)
+
+    with within(80):
+        best = best_trial(trial, np.array([True, True]))
+        assert [*parts, time_left()] == [20, 20, 20, 20]
+    assert best.is_log.tolist() == [True, False]
 
 
 def test_growing_swings_are_foreseen_better() -> None:

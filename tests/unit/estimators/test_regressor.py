@@ -210,10 +210,33 @@ def test_tables_race_too() -> None:
 
 
 def test_a_time_limit_is_recorded_and_saved(tmp_path: Path) -> None:
-    model = quick(time_limit=0.0).fit(TIME, WAVE)
+    model = quick(time_limit=0.0, n_steps=1000).fit(TIME, WAVE)
+    assert len(model.report_.histories["pursuit"].loss) == 1
     assert model.report_.histories["pursuit"].stopped == "time"
     model.save(tmp_path / "model")
     assert DeepLFMRegressor.load(tmp_path / "model").report_ == model.report_
+
+
+def test_a_race_without_time_says_what_it_has_not_tried(tmp_path: Path) -> None:
+    model = DeepLFMRegressor(time_limit=0.0, n_steps=1000, progress=False)
+    with pytest.warns(
+        UserWarning, match=r"time_limit=0.0 left no time to try .*, memory\. Give more"
+    ):
+        model.fit(TIME, WAVE)
+    assert model.report_.names == ["pursuit: steady lines"]
+    assert {"rhythm", "deep", "memory"} <= set(model.report_.untried)
+    assert not model.report_.interrupted
+    later = np.linspace(10, 14, 50)
+    assert model.predict(later) == pytest.approx(np.sin(3 * later), abs=0.2)
+    model.save(tmp_path / "model")
+    assert DeepLFMRegressor.load(tmp_path / "model").report_ == model.report_
+
+
+def test_with_time_enough_a_limit_changes_nothing() -> None:
+    options = {"start": None, "n_steps": 2, "n_features": 5, "hidden": (1,), "progress": False}
+    free, limited = (quick(time_limit=t, **options).fit(TIME, WAVE) for t in (None, 1e4))
+    assert limited.report_.untried == [] and limited.report_.names == free.report_.names
+    assert (limited.predict(TIME) == free.predict(TIME)).all()
 
 
 def test_many_rows_are_predicted_some_at_a_time() -> None:

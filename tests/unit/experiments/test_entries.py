@@ -3,7 +3,14 @@
 import pytest
 
 from deeplfm.experiments import models
-from deeplfm.experiments.models import NotAvailableError, comparator, deep_gp, dlfm, paper_dlfm
+from deeplfm.experiments.models import (
+    NotAvailableError,
+    comparator,
+    deep_gp,
+    dlfm,
+    dlfm_alone,
+    paper_dlfm,
+)
 
 
 class Trees:
@@ -21,8 +28,8 @@ class Broken(dict):
         raise ImportError("no module named forest")
 
 
-def build(entry, is_quick=False):
-    return entry.build(seed=5, is_quick=is_quick, budget=9.0)
+def build(entry, is_quick=False, budget=9.0):
+    return entry.build(seed=5, is_quick=is_quick, budget=budget)
 
 
 @pytest.fixture
@@ -65,7 +72,10 @@ def test_ours_are_the_defaults_unless_told():
     model = build(dlfm("series"))
     changed = {name for name, value in model.get_params().items() if value is not None}
     assert (model.preset, model.start, model.n_steps, model.hidden) == ("default", None, None, (3,))
-    assert "time_limit" in changed and model.time_limit == 9.0
+    assert "time_limit" in changed and model.time_limit == 13 * 9.0  # for each start of the race
+    assert build(dlfm("table")).time_limit == 3 * 9.0
+    assert build(dlfm_alone("deep")).time_limit == build(dlfm_alone("table")).time_limit == 9.0
+    assert build(dlfm("series"), budget=None).time_limit is None
     paper = build(paper_dlfm(n_forces=2, n_features=50))
     assert (paper.preset, paper.n_forces, paper.n_features) == ("paper", 2, 50)
     assert (paper.time_limit, paper.n_steps) == (None, None)  # all its steps, whatever the budget

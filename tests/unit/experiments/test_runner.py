@@ -90,6 +90,15 @@ def test_a_setting_that_an_old_record_does_not_know_was_at_its_default(tmp_path)
     assert left_aside([usual, chosen], tmp_path) == [chosen.name]
 
 
+def test_what_limit_a_model_makes_of_the_budget_does_not_matter(tmp_path):
+    (task,) = plan(experiment(entry("a"), cases=("first",)), 1, budget=60.0)
+    run([task], tmp_path, n_jobs=1)
+    changed_record(tmp_path, task, lambda record: record["settings"].update(time_limit=780.0))
+    assert len(records([task], tmp_path)) == 1
+    changed_record(tmp_path, task, lambda record: record.update(budget=780.0))
+    assert records([task], tmp_path) == []
+
+
 def test_other_code_is_told_and_done_again_only_where_asked(tmp_path):
     tasks = plan(experiment(), 1)
     run(tasks, tmp_path, n_jobs=1)

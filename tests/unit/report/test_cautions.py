@@ -88,10 +88,12 @@ def test_starts_that_failed_and_starts_that_ran_out_of_time() -> None:
         weight={"a": [1.0]},
         histories=histories,
         failed={"deep": "loss became NaN"},
+        untried=["phase", "memory"],
     )
-    failed, stopped = cautions(case(report=report))
+    failed, untried, stopped = cautions(case(report=report))
     assert "1 of 2 starts" in failed and "deep: loss became NaN" in failed
-    assert "training of a early" in stopped
+    assert untried == "There was no time to try these starts: phase, memory."
+    assert "training of a early" in stopped and "before it had heard all rows" in stopped
 
 
 def test_a_forecast_over_many_periods() -> None:

@@ -15,7 +15,7 @@ import torch
 
 from deeplfm import DeepLFMRegressor
 from deeplfm.errors import ConfigError, TrainingDivergedError, UnsuitableError
-from deeplfm.interruption import graceful_interrupts, stop_requested
+from deeplfm.interruption import graceful_interrupts, stop_requested, time_left, within
 from deeplfm.training.attempts import attempts
 from deeplfm.training.progress import Silent, progress_bar
 
@@ -98,6 +98,47 @@ def test_an_interrupted_race_has_at_least_one() -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert [item for item, _ in found] == [1, 2, 3]
+
+
+def share(seconds: float) -> float:
+    """Work for some of the time that there is, and tell how much that was."""
+    had = time_left()
+    time.sleep(seconds)
+    return had
+
+
+def test_each_has_an_equal_part_of_the_time_and_what_others_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.append(now.pop() + seconds))
+    with within(90):
+        assert attempts(share, [10, 40, 5]) == [(10, 30), (40, 40), (5, 40)]
+    assert attempts(share, [0, 1]) == [(0, np.inf), (1, np.inf)]
+
+
+def test_processes_at_work_together_have_the_same_part() -> None:
+    with within(400):
+        parts = [part for _, part in attempts(share, [0.5] * 4, n_jobs=2)]
+    assert (
+        max(parts[:2]) <= 200 < min(parts[2:])
+    )  # while they are started, no time of theirs passes
+
+
+def test_nothing_is_begun_in_a_process_once_time_is_over() -> None:
+    with within(0.1):
+        found = attempts(share, [0.5] * 6, n_jobs=2, is_optional=True)
+    assert 1 <= len(found) < 6
+
+
+@pytest.mark.parametrize(("is_optional", "expected"), [(True, [3]), (False, [3, 4, 5])])
+def test_when_time_is_over_only_what_must_be_is_begun(
+    is_optional: bool, expected: list[int]
+) -> None:
+    with within(-1):
+        found = attempts(abs, [3, 4, 5], is_optional=is_optional)
+    assert [item for item, _ in found] == expected
 
 
 INTERRUPTED = """

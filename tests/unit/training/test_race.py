@@ -6,8 +6,10 @@ from functools import partial
 import pytest
 import torch
 
+from deeplfm import interruption
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.errors import TrainingDivergedError, UnsuitableError
+from deeplfm.interruption import within
 from deeplfm.model import DeepLFM
 from deeplfm.training import Phase, Rows, Schedule, StoredRows
 from deeplfm.training import held_out as held_out_module
@@ -16,8 +18,8 @@ from deeplfm.training.course import fit_recipe
 from deeplfm.training.entrants import Entrant, Judgement, jobs_of, weight_in_gaps
 from deeplfm.training.gaps import hide_like_gaps
 from deeplfm.training.held_out import split
-from deeplfm.training.loop import History
-from deeplfm.training.race import race
+from deeplfm.training.loop import History, _Run
+from deeplfm.training.race import heat, race
 from deeplfm.training.recipe import Recipe
 from deeplfm.training.stack import (
     heard_by_all,
@@ -83,6 +85,44 @@ def test_a_race_in_processes_is_the_same_race() -> None:
     ahead = rows.x + 1.0
     for here, there in zip(one[0].members, two[0].members, strict=True):
         assert here.posterior(ahead).mean.equal(there.posterior(ahead).mean)
+
+
+def trained(n_steps: int) -> Recipe:
+    schedule = Schedule("collapsed", (Phase(n_steps),), batch_size=None, learning_rate=1e-4)
+    return replace(recipe("right", 30.0), schedule=schedule)
+
+
+@pytest.mark.parametrize(("n_cut", "is_kept"), [(1, False), (4, False), (5, True), (9, True)])
+def test_a_refit_that_runs_out_of_time_counts_if_it_came_far(
+    n_cut: int, is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, n_all = wave(), len(wave())
+    step = _Run._step
+
+    def count(run: _Run, optimiser: torch.optim.Optimizer) -> None:
+        step(run, optimiser)
+        if len(run.rows) == n_all and run.step == n_cut:
+            interruption._deadline.set(-math.inf)
+
+    monkeypatch.setattr(_Run, "_step", count)
+    with within(1000):
+        ready = heat([trained(10)], rows, is_series=True)
+        _, report = ready.finish(rows)
+    history = report.histories["right"]
+    assert (history.stopped, len(history.loss)) == ("time", n_cut if is_kept else 10)
+    assert not report.interrupted
+
+
+def test_without_time_for_refits_only_the_last_layer_hears_all_rows() -> None:
+    rows = wave()
+    ready = heat([trained(3)], rows, is_series=True)
+    with within(-1):
+        stack, report = ready.finish(rows)
+    assert (report.histories["right"].stopped, len(report.histories["right"].loss)) == ("time", 3)
+    (member,) = stack.members
+    gram, _ = member.statistics(rows.x, rows.y)
+    expected = torch.eye(gram.shape[-1]) + gram / member.temperature[0]
+    torch.testing.assert_close(member.exact_weights.precision, expected)
 
 
 def smooth(name: str) -> Recipe:
