@@ -17,7 +17,8 @@ _NOTE = "\nending after this step, keeping the best so far; press Ctrl-C again t
 
 
 class _Watch:
-    is_requested = False
+    asked_at = -math.inf  # when the user last pressed Ctrl-C
+    since = math.inf  # what was asked for before is no matter of the present work
     is_told = True
 
 
@@ -26,7 +27,7 @@ _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
 
 def stop_reason() -> Literal["interrupt", "time"] | None:
     """Why the present work is to end: the user asks for it, or its time is over; None if it may go on."""
-    if _Watch.is_requested:
+    if _Watch.asked_at >= _Watch.since:
         return "interrupt"
     return "time" if time_left() < 0 else None
 
@@ -53,34 +54,36 @@ def within(seconds: float | None) -> Iterator[None]:
 
 
 @contextmanager
-def graceful_interrupts(is_told: bool = True) -> Iterator[None]:
+def graceful_interrupts(since: float | None = None) -> Iterator[None]:
     """Let the first Ctrl-C inside set :func:`stop_requested`, and the second interrupt as always.
 
     Only in the main thread, and only where nobody else listens to the signal; elsewhere nothing
     changes.
 
     Args:
-        is_told: say on a terminal what happens next; of several processes that hear it, one should.
+        since: in a process that works for another, when that one's work began, by the monotonic clock
+            that they share. The terminal tells both of Ctrl-C, but not at once: here it may come
+            before, between or after calls, so this process goes on to listen, and never says anything.
     """
-    is_ours = (
-        threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    )
-    if not is_ours:
+    is_helper, heard_by = since is not None, signal.getsignal(signal.SIGINT)
+    is_free = heard_by is signal.default_int_handler or (is_helper and heard_by is _on_interrupt)
+    if not (is_free and threading.current_thread() is threading.main_thread()):
         yield
         return
-    _Watch.is_requested, _Watch.is_told = False, is_told
+    _Watch.since = time.monotonic() if since is None else since
+    _Watch.is_told = not is_helper
     signal.signal(signal.SIGINT, _on_interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        _Watch.is_requested = False
+        _Watch.since = math.inf
+        if not is_helper:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _on_interrupt(signum: int, frame: FrameType | None) -> None:
-    if _Watch.is_requested:
+    if stop_reason() == "interrupt":
         signal.default_int_handler(signum, frame)
-    _Watch.is_requested = True
+    _Watch.asked_at = time.monotonic()
     if _Watch.is_told and sys.stderr.isatty():
         sys.stderr.write(_NOTE)

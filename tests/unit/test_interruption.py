@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -204,6 +205,20 @@ def test_who_else_listens_goes_on_to_hear() -> None:
         signal.raise_signal(signal.SIGINT)
         assert not stop_requested()
     assert heard == ["signal"]
+
+
+@pytest.mark.usefixtures("default_handler")
+def test_a_helper_knows_what_was_asked_for_since_the_work_began() -> None:
+    began = time.monotonic()
+    for _ in range(2):
+        with graceful_interrupts(since=began):
+            assert not stop_requested()
+    signal.raise_signal(signal.SIGINT)  # between two calls nothing is broken off
+    assert not stop_requested()
+    with graceful_interrupts(since=began):
+        assert stop_requested()
+    with graceful_interrupts(since=time.monotonic()):  # other work
+        assert not stop_requested()
 
 
 def test_time_is_over_inside_its_limit_only() -> None:

@@ -7,12 +7,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
 from deeplfm.errors import TrainingDivergedError, UnsuitableError
-from deeplfm.interruption import graceful_interrupts, stop_requested, time_left, within
+from deeplfm.interruption import (
+    graceful_interrupts,
+    stop_reason,
+    stop_requested,
+    time_left,
+    within,
+)
 from deeplfm.kernels import are_compiled, compiled_kernels
 from deeplfm.training.progress import no_bars, progress_bar
 
@@ -75,7 +81,8 @@ def _together(
     from joblib import Parallel, delayed, parallel_config
 
     n_threads, is_compiled = max(1, torch.get_num_threads() // n_jobs), are_compiled()
-    end = time.monotonic() + time_left()  # by a clock that threads and processes share
+    began = time.monotonic()  # a clock that threads and processes share
+    end = began + time_left()
 
     def calls() -> Iterator[Any]:
         """Asked for by joblib's threads, which know of no limit."""
@@ -83,26 +90,33 @@ def _together(
             now, n_turns = time.monotonic(), math.ceil((len(items) - i) / n_jobs)
             if stop_requested() or now > end:
                 return
-            yield delayed(_apart)(i, function, item, is_compiled, (end - now) / n_turns, end)
+            span = _Span(began, (end - now) / n_turns, end)
+            yield delayed(_apart)(i, function, item, is_compiled, span)
 
     with parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=n_threads):
         pool = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=n_jobs)
-        yield from pool(calls())
+        yield from (done for done in pool(calls()) if done is not None)
+
+
+class _Span(NamedTuple):
+    """When work that is shared by processes began, the seconds of one attempt, and when all must end."""
+
+    began: float
+    seconds: float
+    end: float
 
 
 def _apart(
-    i: int,
-    function: Callable[[Item], Result],
-    item: Item,
-    is_compiled: bool,
-    seconds: float,
-    end: float,
-) -> tuple[int, Result | Exception]:
-    """One attempt, in a process that hears of the user's interrupt by itself; its time begins with it."""
+    i: int, function: Callable[[Item], Result], item: Item, is_compiled: bool, span: _Span
+) -> tuple[int, Result | Exception] | None:
+    """One attempt in a process of its own, whose time begins here; none once the user interrupted.
+
+    Of an interrupt this process may hear before the one that sends it work: it may be given more.
+    """
     with (
-        graceful_interrupts(is_told=False),
+        graceful_interrupts(since=span.began),
         compiled_kernels(is_compiled),
         no_bars(),
-        within(min(seconds, end - time.monotonic())),
+        within(min(span.seconds, span.end - time.monotonic())),
     ):
-        return i, _attempt(function, item)
+        return None if stop_reason() == "interrupt" else (i, _attempt(function, item))

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -142,14 +144,16 @@ def test_when_time_is_over_only_what_must_be_is_begun(
 
 
 INTERRUPTED = """
-import json, sys, time
+import json, os, sys, time
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from deeplfm.interruption import graceful_interrupts, stop_requested
 from deeplfm.training.attempts import attempts
 
 def work(number, folder):
-    Path(folder, str(number)).touch()
+    Path(folder, f"{number}-{os.getpid()}").touch()
     while not stop_requested():
         time.sleep(0.01)
     return number
@@ -160,12 +164,14 @@ with graceful_interrupts():
 """
 
 
-def test_processes_hear_ctrl_c_and_hand_over_what_they_have(tmp_path: Path) -> None:
+@pytest.fixture
+def interruptible(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that has work in two others, in a group of their own."""
     process = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED, str(tmp_path)],
         stdout=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # the signal goes to all of them, as from a terminal
+        start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with process:
@@ -173,11 +179,34 @@ def test_processes_hear_ctrl_c_and_hand_over_what_they_have(tmp_path: Path) -> N
             deadline = time.monotonic() + 120
             while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
                 time.sleep(0.05)
-            os.killpg(process.pid, signal.SIGINT)
-            output, _ = process.communicate(timeout=120)
+            yield process
         finally:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_processes_hear_ctrl_c_and_hand_over_what_they_have(
+    interruptible: subprocess.Popen[str],
+) -> None:
+    os.killpg(interruptible.pid, signal.SIGINT)  # to all of them, as from a terminal
+    output, _ = interruptible.communicate(timeout=120)
     assert json.loads(output) == [[0, 0], [1, 1]]
+
+
+def test_a_process_that_hears_ctrl_c_first_begins_nothing_more(
+    interruptible: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    """What it hands over is answered with more work, as long as the signal has not reached the other."""
+    helpers = {int(path.name.split("-")[1]) for path in tmp_path.iterdir()}
+    for helper in helpers:
+        os.kill(helper, signal.SIGINT)
+    deadline = time.monotonic() + 120
+    while len(list(tmp_path.iterdir())) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)  # none of them takes it, and it is done where nobody has heard anything
+    os.kill(interruptible.pid, signal.SIGINT)
+    output, _ = interruptible.communicate(timeout=120)
+    assert json.loads(output) == [[0, 0], [1, 1], [2, 2]]
+    assert (tmp_path / f"2-{interruptible.pid}").exists()
 
 
 @pytest.mark.parametrize("n_jobs", [0, True, 1.5, "all"])
