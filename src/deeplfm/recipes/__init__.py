@@ -101,6 +101,13 @@ def recipes_for(
         ),
         rhythm_recipe(architecture, "rhythm: on a trend", has_trend=True, n_steps=steps(60)),
         rhythm_recipe(architecture, "rhythm: on a walk", has_walk=True, n_steps=steps(60)),
+        rhythm_recipe(
+            architecture,
+            "rhythm: on a walk with drift",
+            has_trend=True,
+            has_walk=True,
+            n_steps=steps(60),
+        ),
         *(
             single[name]()
             for name in ("rhythm", "phase", "deep", "composition", "feedback", "memory")

@@ -129,6 +129,26 @@ def test_a_rhythm_on_a_level_that_wanders() -> None:
     assert on_a_walk < min(0.3, without / 3)
 
 
+def test_a_walk_with_drift_goes_on_to_drift() -> None:
+    """A level that wanders and grows. Of seeds 0 to 11 nine show it by themselves, these two too."""
+    ahead, errors = slice(130, None), []
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        level = 0.25 * np.arange(160) + np.cumsum(0.3 * rng.normal(size=160))
+        level[ahead] = level[129] + 0.25 * np.arange(1, 31)  # what is to be expected
+        values = level + np.tile([1.0, -0.5, -1.0, 0.5], 40)
+        values = (values - values[:130].mean()) / values[:130].std()
+        time = torch.arange(160.0).double()[:, None] / 129
+        rows = Rows(time[:130], torch.as_tensor(values[:130, None]))
+        for has_trend, has_walk in ((True, True), (True, False), (False, True)):
+            recipe = rhythm_recipe(Architecture(), has_trend=has_trend, has_walk=has_walk)
+            model, _ = fit_recipe(recipe, rows, is_series=True, seed=0, progress=False)
+            mean = model.posterior(time[ahead]).mean[:, 0].numpy()
+            errors.append(np.square(mean - values[ahead]).mean())
+    both, trend, walk = np.reshape(errors, (2, 3)).mean(0)
+    assert both < min(0.03, trend / 2, walk / 2), (both, trend, walk)
+
+
 def test_days_in_a_week_are_told_apart_a_week_ahead() -> None:
     """Working days and two others, for three weeks; the first 20 harmonics of a week err by 0.024."""
     steps = np.arange(4 * 7 * 24)
