@@ -179,7 +179,7 @@ class Settings:
         _model(
             "--log-targets/--no-log-targets",
             metavar="",
-            help="Model logarithms of the targets. Default: where they foresee held-out rows better.",
+            help="Model logarithms of the targets. Default: where they suit the rows better.",
         ),
     ] = None
     n_steps: Annotated[

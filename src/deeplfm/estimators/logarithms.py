@@ -1,7 +1,8 @@
 """Targets by their logarithms: where the swings of a series grow with its level, as sales do.
 
 In logarithms such swings are the same everywhere, and what foresees them need not grow. But a level
-that grows evenly does not do so in logarithms. So both race, and the held-out rows decide.
+that grows evenly does not do so in logarithms. So both race, and all rows decide: a few rounds that are
+held out hear little of swings that grow.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Float64
 from numpy import ndarray
 from torch import Tensor
@@ -18,13 +20,16 @@ from deeplfm.errors import InputError, TrainingDivergedError
 from deeplfm.estimators.arrays import Arrays
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.interruption import stop_requested, time_left, within
+from deeplfm.recipes import Architecture, rhythm_recipe
 from deeplfm.training import RowSource
+from deeplfm.training.course import log_evidence
 from deeplfm.training.race import Heat
 
 _MOST_STRETCHES, _FEWEST_STRETCHES, _FEWEST_ROWS = 10, 4, 8
 _LEAST_RANGE = 1.5  # between the lowest level and the highest
 _HALF_WAY = 0.5  # swings in proportion to level^power: 0 as they are, 1 in logarithms
-_LEAST_SURE = 1.5  # standard errors
+_LEAST_SURE = 2.0  # standard errors off 0
+_MOST_ROWS = 1000  # before those held out, of which the evidence is asked
 
 
 class Trial(NamedTuple):
@@ -34,11 +39,19 @@ class Trial(NamedTuple):
     rows: RowSource
     heat: Heat
 
-    @property
-    def foreseen(self) -> Float64[ndarray, " D"]:
-        """Mean logarithm of the density of the held-out rows in the user's units."""
-        density = self.heat.density.cpu() - self.units
-        return self.heat.held_out.mean_by_count(density).numpy()
+    def evidence(self, of: Bool[ndarray, " D"]) -> Float64[ndarray, " E"]:
+        """Logarithm of the density of the rows in the user's units, of some targets.
+
+        Of those held out as the race foresees them, of those before as one start explains them: a rhythm
+        on a level that wanders and drifts, for each target by itself.
+        """
+        held_out, inner = self.heat.held_out, self.heat.inner
+        before = inner.take(torch.arange(max(0, len(inner) - _MOST_ROWS), len(inner)))
+        start = rhythm_recipe(Architecture(), has_trend=True, has_walk=True)
+        explained = [log_evidence(start, before.output(d)) for d in range(len(of)) if of[d]]
+        foreseen = held_out.sum_by_count(self.heat.density.cpu() - self.units)
+        units = before.sum_by_count(self.scaling.log_units(before.y))
+        return np.array(explained) + (foreseen - units).numpy()[of]
 
     @property
     def units(self) -> Float[Tensor, "N D"]:
@@ -47,7 +60,7 @@ class Trial(NamedTuple):
 
 
 def best_trial(trial: Callable[[Bool[ndarray, " D"]], Trial], may_be: Bool[ndarray, " D"]) -> Trial:
-    """Targets as they are, or by logarithms where these foresee the held-out rows better.
+    """Targets as they are, or by logarithms where these make the rows more probable.
 
     Args:
         trial: a race with logarithms of some targets.
@@ -61,7 +74,8 @@ def best_trial(trial: Callable[[Bool[ndarray, " D"]], Trial], may_be: Bool[ndarr
     try:
         with within(time_left() * 2 / (1 + n_more)):
             logarithms = trial(may_be)
-        is_better = may_be & (logarithms.foreseen > plain.foreseen)
+            is_better = may_be.copy()
+            is_better[may_be] = logarithms.evidence(may_be) > plain.evidence(may_be)
         if (is_better == may_be).all():
             return logarithms
         return trial(is_better) if is_better.any() and not stop_requested() else plain
@@ -93,7 +107,8 @@ def swings_grow(y: Float64[ndarray, "N D"]) -> Bool[ndarray, " D"]:
     """Outputs that are worth a look at their logarithms; rows in order of time, NaN where unknown.
 
     Levels and swings of consecutive stretches: a line through their logarithms has slope 1 where swings
-    are a share of the level, and 0 where they have nothing to do with it.
+    are a share of the level, and 0 where they have nothing to do with it. It must be nearer to 1, and
+    surely not 0.
     """
     return np.array([_grows(column[~np.isnan(column)]) for column in y.T], dtype=bool)
 
@@ -109,7 +124,7 @@ def _grows(values: Float64[ndarray, " N"]) -> bool:
         return False
     x, y = np.log(level), np.log(swing)
     (slope, _), ((variance, _), _) = np.polyfit(x, y, 1, cov=True)
-    return bool(slope - _HALF_WAY > _LEAST_SURE * np.sqrt(variance))
+    return bool(slope > max(_HALF_WAY, _LEAST_SURE * np.sqrt(variance)))
 
 
 def _around_a_line(values: Float64[ndarray, " N"]) -> float:

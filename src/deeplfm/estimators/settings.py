@@ -44,7 +44,7 @@ class DeepLFMSettings(BaseEstimator):
         patience: stop a fit after this many steps without a better objective.
         input_dependent_noise: learn the noise as a function of the input.
         log_targets: model logarithms: of all targets, or of none. ``None`` lets both race where swings
-            of a positive series grow with its level, and held-out rows choose.
+            of a positive series grow with its level, and the rows choose.
         device: where to compute.
         dtype: "float64" or "float32"; ``None`` takes float64 (the paper's preset float32).
         compile: use kernels compiled for this machine: the same numbers to rounding, faster where

@@ -79,10 +79,12 @@ class Heat:
     """A race up to the judgement of the held-out rows.
 
     Attributes:
+        inner: rows before those.
         held_out: these rows.
         density: logarithm of the density of their targets, by all who stay together.
     """
 
+    inner: RowSource
     held_out: Rows
     density: Float[Tensor, "N D"]
     _course: Course
@@ -134,7 +136,7 @@ def heat(
     kept = [(entrant, work) for entrant, work in zip(entrants, jobs, strict=True) if work]
     density = torch.stack([entrant.ahead.density for entrant in entrants])
     together = torch.logsumexp(density + weight.log()[:, None], dim=0)
-    return Heat(course.held_out, together, course, kept, report)
+    return Heat(course.inner, course.held_out, together, course, kept, report)
 
 
 def race(

@@ -75,8 +75,15 @@ class Rows(RowSource):
 
     def mean_by_count(self, values: Float[Tensor, "N D"]) -> Float[Tensor, " D"]:
         """The mean of what is said of each target, over all that are known; 0 where none is."""
-        counts = self.counts.to(values)
-        return (values.nan_to_num(0.0) * counts).sum(0) / counts.sum(0).clamp_min(1e-300)
+        return self.sum_by_count(values) / self.counts.to(values).sum(0).clamp_min(1e-300)
+
+    def sum_by_count(self, values: Float[Tensor, "N D"]) -> Float[Tensor, " D"]:
+        """The sum of what is said of each target, over all that are known."""
+        return (values.nan_to_num(0.0) * self.counts.to(values)).sum(0)
+
+    def output(self, d: int) -> Rows:
+        """The same rows with one output."""
+        return Rows(self.x, self.y[:, d : d + 1], self.weight)
 
     def take(self, index: Int64[Tensor, " M"]) -> Rows:
         """Some of the rows."""

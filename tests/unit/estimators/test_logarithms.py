@@ -6,14 +6,18 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from scipy.stats import norm
 
 import deeplfm
 from deeplfm import DeepLFMForecaster, DeepLFMRegressor, interruption
 from deeplfm.errors import ConfigError, InputError
-from deeplfm.estimators.logarithms import best_trial, swings_grow
+from deeplfm.estimators.logarithms import Trial, best_trial, swings_grow
+from deeplfm.estimators.scaling import Scaling
 from deeplfm.interruption import time_left, within
+from deeplfm.training import Rows
 
-T = np.arange(120.0)
+T, T4 = np.arange(120.0), np.arange(400.0)
 RNG = np.random.default_rng(0)
 SHAKE = 0.03 * RNG.standard_normal(120)
 CYCLE = np.sin(2 * np.pi * T / 12)
@@ -59,7 +63,8 @@ def test_of_a_limited_time_each_race_has_the_same_part_and_the_refits_too(
 
     def trial(is_log: np.ndarray) -> SimpleNamespace:
         parts.append(time_left() / 2)  # as a race takes half
-        return SimpleNamespace(foreseen=np.where(is_log, [1.0, -1.0], 0.0), is_log=is_log)
+        found = np.where(is_log, [1.0, -1.0], 0.0)
+        return SimpleNamespace(evidence=lambda of: found[of], is_log=is_log)
 
     with within(80):
         best = best_trial(trial, np.array([True, True]))
@@ -87,6 +92,42 @@ def test_held_out_rows_have_the_last_word() -> None:
     assert scores[False] < scores[True]
     assert scores[None] == scores[False]
     assert models[None].scaling_.is_log.tolist() == [False]
+
+
+def test_evidence_of_a_scale_is_that_of_its_distribution_in_the_users_units() -> None:
+    """Rows that have nothing to do with each other: by a normal and a log-normal distribution."""
+    normal = np.random.default_rng(0).standard_normal((400, 2))
+    values = np.column_stack([50 * np.exp(0.5 * normal[:, 0]), 50 + 10 * normal[:, 1]])
+    scores, expected = [], []
+    for is_log in (np.array([False, False]), np.array([True, True])):
+        scaling = Scaling.of_pieces([(T4[:, None], values, None)], True, is_log)
+        scaled = torch.as_tensor(scaling.outputs(values))
+        rows = Rows(torch.as_tensor(scaling.inputs(T4[:, None])), scaled)
+        held_out = rows.take(torch.arange(300, 400))
+        density = torch.distributions.Normal(0, 1).log_prob(held_out.y)
+        heat = SimpleNamespace(
+            inner=rows.take(torch.arange(300)), held_out=held_out, density=density
+        )
+        trial = Trial(scaling, rows, heat)
+        scores.append(trial.evidence(np.array([True, True])))
+        assert trial.evidence(np.array([False, True])) == pytest.approx(scores[-1][1:])
+        seen = np.log(values) if is_log[0] else values
+        density = norm(seen.mean(0), seen.std(0)).logpdf(seen)
+        expected.append((density - is_log * np.log(values)).sum(0))
+    gain, truth = scores[1] - scores[0], expected[1] - expected[0]
+    assert gain == pytest.approx(truth, abs=6)
+    assert gain[0] > 40 and gain[1] < -10
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_before_the_held_out_ones_speak_for_logarithms(seed: int) -> None:
+    """Quarters of sales: by the four rounds held out alone, each of these would stay as it is."""
+    time = np.arange(67.0)
+    noise = 0.08 * np.random.default_rng(seed).standard_normal(84)[:67]
+    values = np.exp(0.015 * time + 0.3 * np.sin(np.pi * time / 2) + noise)
+    assert swings_grow(values[:, None]).tolist() == [True]
+    model = DeepLFMRegressor(start="pursuit", n_steps=20, progress=False)
+    assert model.fit(time, values).scaling_.is_log.tolist() == [True]
 
 
 def test_only_the_target_that_asks_for_it() -> None:
