@@ -66,7 +66,8 @@ def graceful_interrupts(since: float | None = None) -> Iterator[None]:
             before, between or after calls, so this process goes on to listen, and never says anything.
     """
     is_helper, heard_by = since is not None, signal.getsignal(signal.SIGINT)
-    is_free = heard_by is signal.default_int_handler or (is_helper and heard_by is _on_interrupt)
+    is_idle = heard_by is _on_interrupt and math.isinf(_Watch.since)
+    is_free = heard_by is signal.default_int_handler or (is_helper and is_idle)
     if not (is_free and threading.current_thread() is threading.main_thread()):
         yield
         return

@@ -208,6 +208,15 @@ def test_who_else_listens_goes_on_to_hear() -> None:
 
 
 @pytest.mark.usefixtures("default_handler")
+def test_a_helper_in_the_same_process_leaves_the_request_to_the_outer() -> None:
+    with graceful_interrupts():
+        with graceful_interrupts(since=time.monotonic()):
+            signal.raise_signal(signal.SIGINT)
+        assert stop_requested()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("default_handler")
 def test_a_helper_knows_what_was_asked_for_since_the_work_began() -> None:
     began = time.monotonic()
     for _ in range(2):

@@ -8,6 +8,7 @@ held out hear little of swings that grow.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +17,13 @@ from jaxtyping import Bool, Float, Float64
 from numpy import ndarray
 from torch import Tensor
 
-from deeplfm.errors import InputError, TrainingDivergedError
+from deeplfm.errors import InputError, UnsuitableError
 from deeplfm.estimators.arrays import Arrays
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.interruption import stop_requested, time_left, within
 from deeplfm.recipes import Architecture, rhythm_recipe
 from deeplfm.training import RowSource
+from deeplfm.training.attempts import FAILURES
 from deeplfm.training.course import log_evidence
 from deeplfm.training.race import Heat
 
@@ -47,7 +49,8 @@ class Trial(NamedTuple):
         """
         held_out, inner = self.heat.held_out, self.heat.inner
         before = inner.take(torch.arange(max(0, len(inner) - _MOST_ROWS), len(inner)))
-        start = rhythm_recipe(Architecture(), has_trend=True, has_walk=True)
+        architecture = Architecture(dtype=before.y.dtype)
+        start = rhythm_recipe(architecture, has_trend=True, has_walk=True)
         explained = [log_evidence(start, before.output(d)) for d in range(len(of)) if of[d]]
         foreseen = held_out.sum_by_count(self.heat.density.cpu() - self.units)
         units = before.sum_by_count(self.scaling.log_units(before.y))
@@ -56,7 +59,7 @@ class Trial(NamedTuple):
     @property
     def units(self) -> Float[Tensor, "N D"]:
         """What log densities of the held-out rows are less in the user's units than in the model's."""
-        return self.scaling.log_units(self.heat.held_out.y.cpu())
+        return self.scaling.log_units(self.heat.held_out.y)
 
 
 def best_trial(trial: Callable[[Bool[ndarray, " D"]], Trial], may_be: Bool[ndarray, " D"]) -> Trial:
@@ -69,18 +72,23 @@ def best_trial(trial: Callable[[Bool[ndarray, " D"]], Trial], may_be: Bool[ndarr
     n_more = min(int(may_be.sum()), 2)  # races that may follow, each to have as long as the refits
     with within(time_left() * 2 / (2 + n_more)):
         plain = trial(np.zeros_like(may_be))
-    if not n_more or stop_requested():
+    if not n_more:
         return plain
-    try:
+    is_known = False
+    with suppress(*FAILURES, InputError, UnsuitableError):  # where no start is made for them
         with within(time_left() * 2 / (1 + n_more)):
-            logarithms = trial(may_be)
-            is_better = may_be.copy()
-            is_better[may_be] = logarithms.evidence(may_be) > plain.evidence(may_be)
-        if (is_better == may_be).all():
+            if not stop_requested():
+                logarithms = trial(may_be)
+                is_better = may_be.copy()
+                is_better[may_be] = logarithms.evidence(may_be) > plain.evidence(may_be)
+                is_known = not stop_requested()  # a race or its evidence may have been cut
+        if is_known and (is_better == may_be).all():
             return logarithms
-        return trial(is_better) if is_better.any() and not stop_requested() else plain
-    except (TrainingDivergedError, InputError):  # no start is made for them
-        return plain
+        if is_known and is_better.any() and not stop_requested():
+            return trial(is_better)
+    if not is_known:
+        plain.heat.leave_out("logarithms")
+    return plain
 
 
 def may_be_logarithms(arrays: Arrays, is_series: bool) -> Bool[ndarray, " D"]:

@@ -42,7 +42,7 @@ class Task:
         entry: the model.
         seed: of both.
         is_quick: train so little that it is only a look.
-        budget: seconds for the fit, where the model takes a limit.
+        budget: seconds for the fit, or each start of a race, where the model takes a limit.
         is_drawn: keep what a figure needs: the prediction of a whole series, or how the scores of a
             table's validation rows changed in training.
     """
@@ -76,24 +76,21 @@ class Task:
         try:
             model = self.build()
             settings = {"class": type(model).__name__, **model.get_params()}
+            settings.pop("time_limit", None)  # whatever limit a model makes of the budget
         except Exception:  # what is wrong with it is told when it runs
             settings = {}
         return identity | {"settings": plain(settings)}
 
     def has(self, record: Record) -> bool:
-        """Whether a record is of this very task; settings it does not know were at their defaults.
-
-        The budget says what time there was, whichever limit a model makes of it.
-        """
+        """Whether a record is of this very task; settings it does not know were at their defaults."""
         identity = self.identity()
         known = {key: record.get(key) for key in identity}
         if identity["settings"] and known["settings"]:
             accepted = inspect.signature(type(self.build())).parameters.values()
             defaults = {item.name: item.default for item in accepted}
             usual = {key: plain(defaults.get(key)) for key in identity["settings"]}
-            limit = {"time_limit": identity["settings"].get("time_limit")}
-            known["settings"] = {**usual, **known["settings"], **limit}
-            identity["settings"] |= limit
+            known["settings"] = usual | known["settings"]
+            known["settings"].pop("time_limit", None)  # of earlier records
         return known == identity
 
     @property

@@ -105,16 +105,16 @@ class Course:
 
     def enter(self, recipe: Recipe) -> Entrant:
         """Fit a recipe, and judge it by what it does not know."""
-        is_for_gaps = self.hidden is not None and recipe.fills_gaps
-        with within(time_left() / (2 if is_for_gaps else 1)):
+        hidden = self.hidden if recipe.fills_gaps else None
+        with within(time_left() / (1 if hidden is None else 2)):
             model, history = self._fit(recipe, self.inner, self.label)
         remember(model, self.inner, self._reach)
         entrant = Entrant(recipe, model, history, judge(model, self.inner, self.held_out))
-        if self.hidden is not None and recipe.fills_gaps and stop_reason() is None:
+        if hidden is not None and stop_reason() is None:
             with suppress(*FAILURES, UnsuitableError):  # it may foretell all the same
                 other, _ = self._fit(recipe, self.rest, "gaps")
                 remember(other, self.rest, self._reach)
-                entrant.in_gaps = judge(other, self.rest, self.hidden)
+                entrant.in_gaps = judge(other, self.rest, hidden)
         return entrant
 
     def refit(

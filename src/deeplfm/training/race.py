@@ -52,7 +52,7 @@ class Report:
         histories: training of the members of the stack.
         failed: recipes that could not be fitted, and why.
         left_out: recipes that are not made for such rows, and what they need.
-        untried: recipes for which no time was left, or that the user did not wait for.
+        untried: recipes, or logarithms, for which no time was left or that the user did not wait for.
         interrupted: the user ended it before all recipes had been fitted and refitted.
     """
 
@@ -90,6 +90,10 @@ class Heat:
     _course: Course
     _kept: list[tuple[Entrant, list[Job]]]
     _report: Report
+
+    def leave_out(self, what: str) -> None:
+        """Tell of something that there was no time to try."""
+        self._report.untried.append(what)
 
     def finish(self, rows: RowSource) -> tuple[Stack, Report]:
         """Refit who stays on all rows, those that the heat was run on.

@@ -1,4 +1,4 @@
-"""Series whose swings grow with their level are heard by their logarithms, where that foresees better."""
+"""Series whose swings grow with their level are heard by their logarithms, if all rows speak for it."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,6 +59,7 @@ def test_of_a_limited_time_each_race_has_the_same_part_and_the_refits_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parts: list[float] = []
+    told: list[str] = []
     monkeypatch.setattr(interruption.time, "monotonic", lambda: sum(parts))
 
     def trial(is_log: np.ndarray) -> SimpleNamespace:
@@ -66,10 +67,19 @@ def test_of_a_limited_time_each_race_has_the_same_part_and_the_refits_too(
         found = np.where(is_log, [1.0, -1.0], 0.0)
         return SimpleNamespace(evidence=lambda of: found[of], is_log=is_log)
 
+    def cut(is_log: np.ndarray) -> SimpleNamespace:
+        if is_log.any():
+            interruption._deadline.set(-np.inf)
+        heat = SimpleNamespace(leave_out=told.append)
+        return SimpleNamespace(evidence=lambda of: 1.0 * is_log[of], is_log=is_log, heat=heat)
+
     with within(80):
         best = best_trial(trial, np.array([True, True]))
         assert [*parts, time_left()] == [20, 20, 20, 20]
     assert best.is_log.tolist() == [True, False]
+    with within(80):  # a race that was cut does not count
+        assert not best_trial(cut, np.array([True])).is_log.any()
+    assert told == ["logarithms"]
 
 
 def test_growing_swings_are_foreseen_better() -> None:
@@ -81,7 +91,7 @@ def test_growing_swings_are_foreseen_better() -> None:
     assert (low > 0).all()
 
 
-def test_held_out_rows_have_the_last_word() -> None:
+def test_held_out_rows_are_heard() -> None:
     """Swings that shrink with a level that falls along a line, to which logarithms are no help."""
     assert swings_grow(FALLS[:96, None]).tolist() == [True]
     models = {logs: fitted(FALLS, log_targets=logs) for logs in (False, True, None)}
@@ -128,6 +138,15 @@ def test_rows_before_the_held_out_ones_speak_for_logarithms(seed: int) -> None:
     assert swings_grow(values[:, None]).tolist() == [True]
     model = DeepLFMRegressor(start="pursuit", n_steps=20, progress=False)
     assert model.fit(time, values).scaling_.is_log.tolist() == [True]
+
+
+def test_logarithms_are_told_where_there_was_no_time_for_them() -> None:
+    with pytest.warns(UserWarning, match="left no time to try logarithms"):
+        fitted(SALES, time_limit=0.0)
+
+
+def test_single_precision_will_do() -> None:
+    assert fitted(SALES, dtype="float32").scaling_.is_log.tolist() == [True]
 
 
 def test_only_the_target_that_asks_for_it() -> None:

@@ -11,6 +11,7 @@ from deeplfm.experiments.models import (
     dlfm_alone,
     paper_dlfm,
 )
+from deeplfm.recipes import Architecture, recipes_for
 
 
 class Trees:
@@ -72,7 +73,8 @@ def test_ours_are_the_defaults_unless_told():
     model = build(dlfm("series"))
     changed = {name for name, value in model.get_params().items() if value is not None}
     assert (model.preset, model.start, model.n_steps, model.hidden) == ("default", None, None, (3,))
-    assert "time_limit" in changed and model.time_limit == 13 * 9.0  # for each start of the race
+    n_starts = len(recipes_for("race", Architecture(), is_series=True))
+    assert "time_limit" in changed and model.time_limit == n_starts * 9.0
     assert build(dlfm("table")).time_limit == 3 * 9.0
     assert build(dlfm_alone("deep")).time_limit == build(dlfm_alone("table")).time_limit == 9.0
     assert build(dlfm("series"), budget=None).time_limit is None

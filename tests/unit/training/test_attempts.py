@@ -145,8 +145,6 @@ def test_when_time_is_over_only_what_must_be_is_begun(
 
 INTERRUPTED = """
 import json, os, sys, time
-from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from deeplfm.interruption import graceful_interrupts, stop_requested
