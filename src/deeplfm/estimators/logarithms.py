@@ -50,7 +50,7 @@ class Trial(NamedTuple):
         held_out, inner = self.heat.held_out, self.heat.inner
         before = inner.take(torch.arange(max(0, len(inner) - _MOST_ROWS), len(inner)))
         architecture = Architecture(dtype=before.y.dtype)
-        start = rhythm_recipe(architecture, has_trend=True, has_walk=True)
+        start = rhythm_recipe(architecture, has_trend=True, walk="rough")
         explained = [log_evidence(start, before.output(d)) for d in range(len(of)) if of[d]]
         foreseen = held_out.sum_by_count(self.heat.density.cpu() - self.units)
         units = before.sum_by_count(self.scaling.log_units(before.y))

@@ -100,12 +100,14 @@ def recipes_for(
             n_steps=steps(80),
         ),
         rhythm_recipe(architecture, "rhythm: on a trend", has_trend=True, n_steps=steps(60)),
-        rhythm_recipe(architecture, "rhythm: on a walk", has_walk=True, n_steps=steps(60)),
+        rhythm_recipe(
+            architecture, "rhythm: on a walk", has_trend=True, walk="rough", n_steps=steps(60)
+        ),
         rhythm_recipe(
             architecture,
-            "rhythm: on a walk with drift",
+            "rhythm: on a smooth walk",
             has_trend=True,
-            has_walk=True,
+            walk="smooth",
             n_steps=steps(60),
         ),
         *(

@@ -19,7 +19,7 @@ from deeplfm.recipes.architecture import (
     new_model,
 )
 from deeplfm.recipes.covariates import beside_own_covariates, start_own, unexplained
-from deeplfm.recipes.series import pursuit_recipe
+from deeplfm.recipes.series import Walk, pursuit_recipe
 from deeplfm.starts.initial import observed_series, start_rest
 from deeplfm.starts.response import Response, find_response
 from deeplfm.starts.rhythm import find_rhythm
@@ -41,7 +41,7 @@ def rhythm_recipe(
     architecture: Architecture,
     name: str = "rhythm",
     has_trend: bool = False,
-    has_walk: bool = False,
+    walk: Walk | None = None,
     n_steps: int = 60,
 ) -> Recipe:
     r"""f_d' + γ_d f_d = S_d u with a periodic u, and lines and a broad-band residual of each output.
@@ -54,16 +54,17 @@ def rhythm_recipe(
         architecture: dtype, noise and system of the linear path.
         name: of the recipe.
         has_trend: add a constant and a trend; each output then has its harmonics for itself.
-        has_walk: add a level that wanders, beside which a rhythm is looked for; likewise.
+        walk: add a level that wanders, beside which a rhythm is looked for; likewise. Steps of a rough
+            one know nothing of each other, those of a smooth one last a while.
         n_steps: training steps.
     """
 
     def build(rows: Rows, seed: int) -> DeepLFM:
         residual = unexplained(rows)
-        read = without_slow(residual) if has_walk else residual
+        read = residual if walk is None else without_slow(residual)
         series = [observed_series(read, d) for d in range(rows.y.shape[1])]
         found = find_rhythm(series, _MOST_HARMONICS)
-        may_share = not (has_trend or has_walk) and len(found) <= _MOST_OUTPUTS
+        may_share = not (has_trend or walk) and len(found) <= _MOST_OUTPUTS
         if may_share and architecture.linear_system == "ode1":
             response = find_response(series, found)
             if response is not None:
@@ -75,7 +76,7 @@ def rhythm_recipe(
             bandwidth=_BANDWIDTH,
             learn_bandwidth=True,
             has_trend=has_trend,
-            has_walk=has_walk,
+            walk=walk,
             found=found,
         )
         return alone.build(rows, seed)

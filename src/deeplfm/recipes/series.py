@@ -8,6 +8,7 @@ own there, and what they explain by a straight line is taken away before a start
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import torch
 
@@ -38,7 +39,9 @@ from deeplfm.starts.walk import start_walk
 from deeplfm.training import Rows
 from deeplfm.training.recipe import Recipe
 
-_N_WAVES = 100  # of a walk
+Walk = Literal["rough", "smooth"]
+_ROUGH = BlockConfig("eq", "original", n_features=100, frequencies="prior-fixed")
+_WALKS = {"rough": _ROUGH, "smooth": replace(_ROUGH, system="ode1", options=RUNNING)}
 
 
 def pursuit_recipe(
@@ -49,7 +52,7 @@ def pursuit_recipe(
     jitter: float = 0.0,
     learn_bandwidth: bool = False,
     has_trend: bool = False,
-    has_walk: bool = False,
+    walk: Walk | None = None,
     found: list[Pursuit] | None = None,
     n_steps: int = 60,
 ) -> Recipe:
@@ -64,7 +67,7 @@ def pursuit_recipe(
         learn_bandwidth: let the evidence move the bandwidths.
         has_trend: add a constant and a trend. A series that drifts needs them; in one that does not,
             they take up what is noise and carry it on.
-        has_walk: a level that wanders, whose last one goes on, in place of the broad-band residual.
+        walk: a level that wanders, whose last one goes on, in place of the broad-band residual.
         found: lines of each output that are known already; otherwise they are looked for one by one.
         n_steps: training steps.
     """
@@ -78,7 +81,7 @@ def pursuit_recipe(
     )
 
     def build(rows: Rows, seed: int) -> DeepLFM:
-        rest = _walk() if has_walk else broad_config(architecture)
+        rest = broad_config(architecture) if walk is None else _WALKS[walk]
         blocks = beside_covariates(rows, lines, rest)
         output = LayerConfig(rows.y.shape[1], blocks, "exact", own_features=True)
         model = new_model(model_config(architecture, rows, (output,), 1, 1), architecture, seed)
@@ -89,7 +92,7 @@ def pursuit_recipe(
         start_from_lines(line_block, rows, started, bandwidth, jitter)
         line_block.features.log_lengthscale.requires_grad_(learn_bandwidth)
         start_rest(model, rest_block, rows, started)
-        if has_walk:
+        if walk is not None:
             start_walk(rest_block, rows)
         return model
 
@@ -183,8 +186,3 @@ def broad_config(architecture: Architecture) -> BlockConfig:
         n_features=60,
         frequencies="prior-fixed",
     )
-
-
-def _walk() -> BlockConfig:
-    """A level that wanders."""
-    return BlockConfig("eq", "original", n_features=_N_WAVES, frequencies="prior-fixed")

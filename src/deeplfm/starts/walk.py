@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from deeplfm.features import FirstOrder
 from deeplfm.layers import Block
 from deeplfm.starts.initial import observed_series
 from deeplfm.starts.phase import WINDOW, wiener_sizes
@@ -17,6 +18,7 @@ from deeplfm.starts.spectrum import fit_lines
 from deeplfm.training import Rows
 
 _WANDER = 1.5  # of a level, from end to end of the record
+_LASTING = 0.03  # of the record: the steps of a smooth walk, before training
 _N_SLOW = 5  # half rounds in the record
 _FEWEST_SLOW = 4 * _N_SLOW  # rows
 
@@ -36,11 +38,20 @@ def without_slow(rows: Rows) -> Rows:
 
 @torch.no_grad()
 def start_walk(block: Block, rows: Rows) -> None:
-    """Make a block a Wiener process; from end to end it may wander further than the values do."""
+    r"""Make a block a Wiener process w; from end to end it may wander further than the values do.
+
+    A first-order block, f' + γf = γw, is a level whose steps last for 1/γ: a mass that white noise pushes
+    along, f'' + γf' = γw', and that friction holds. It goes on for a while as it went last. Training
+    finds γ by the evidence.
+    """
     span = float(rows.x[:, 0].max() - rows.x[:, 0].min()) or 1.0
     features, period = block.features, WINDOW * span
     size = torch.as_tensor(wiener_sizes(features.n_features, period))
     total = set_multiples(block, [2 * math.pi / period], size) * _WANDER / math.sqrt(span)
+    if isinstance(features, FirstOrder):
+        decay = 1 / (_LASTING * span)
+        features.log_decay.fill_(math.log(decay))
+        total *= decay
     features.set_sensitivity(torch.full_like(features.sensitivity, total))
 
 
