@@ -24,7 +24,7 @@ class Fan:
     """Prediction of one output.
 
     Attributes:
-        mean: expected value of every row.
+        mean: what is expected of every row.
         bands: low and high end of the central interval of every row, by its coverage.
     """
 
@@ -90,7 +90,7 @@ def fans_of(
 
 
 def plot_fan(
-    ax: Axes, position: Float64[ndarray, " N"], fan: Fan, *, label: str = "predictive mean"
+    ax: Axes, position: Float64[ndarray, " N"], fan: Fan, *, label: str = "prediction"
 ) -> Axes:
     """Draw the intervals of a prediction, widest and palest first, and its mean above them.
 

@@ -95,7 +95,7 @@ def plot_forecast(
         _mark_end(ax, data[_TRAINING.label][0])
     _limit_x([ax])
     axis.dress(ax, time_label)
-    return limit_y(ax, [value for _, value in data.values()] or [fan.mean])
+    return limit_y(ax, [value for _, value in data.values()], fan.mean)
 
 
 def forecast_figure(

@@ -179,22 +179,35 @@ def finished(figure: Figure, title: str | None = None) -> Figure:
     return figure
 
 
-def limit_y(ax: Axes, values: Iterable[Float64[ndarray, " _"]]) -> Axes:
+def limit_y(
+    ax: Axes,
+    values: Iterable[Float64[ndarray, " _"]],
+    line: Float64[ndarray, " _"] | None = None,
+) -> Axes:
     """Show all of these values and at most as much again on either side: an interval may be enormous.
 
     Args:
         ax: where all is drawn already.
         values: what must be seen; NaN are left out.
+        line: what should be seen too, unless it is further from them than they are from each other.
     """
     known = np.concatenate([np.ravel(part) for part in values] or [np.zeros(0)])
     known = known[np.isfinite(known)]
     if not len(known):
-        return ax
-    least, most = float(known.min()), float(known.max())
-    room = most - least or max(1e-3, 0.1 * abs(most))
+        return ax if line is None else limit_y(ax, [line])
+    least, most, room = _extent(known)
+    if line is not None:
+        near = np.clip(line[np.isfinite(line)], least - room, most + room)
+        least, most, room = _extent(np.append(near, known))
     low, high = ax.get_ylim()
     margin = 0.05 * room
     ax.set_ylim(
         min(max(low, least - room), least - margin), max(min(high, most + room), most + margin)
     )
     return ax
+
+
+def _extent(values: Float64[ndarray, " N"]) -> tuple[float, float, float]:
+    """The least and the most of some values, and what is between them."""
+    least, most = float(values.min()), float(values.max())
+    return least, most, most - least or max(1e-3, 0.1 * abs(most))

@@ -154,9 +154,9 @@ def _mean_line(clock: Clock, prediction: Prediction, target: int, digits: int) -
         y=prediction.mean[:, target],
         customdata=np.stack(ends, axis=1),
         mode="lines",
-        name="mean",
+        name="prediction",
         line={"color": "var(--mean)", "width": 1.8},
-        hovertemplate=f"mean %{{y:.{digits}~g}}{rows}<extra></extra>",
+        hovertemplate=f"prediction %{{y:.{digits}~g}}{rows}<extra></extra>",
     )
 
 

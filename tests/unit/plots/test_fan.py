@@ -18,7 +18,7 @@ def test_band_edges_are_the_quantiles_of_the_prediction(gaussian, drawn, edges):
         low, high = edges(drawn(ax)[f"{100 * coverage:g} % interval"], TIME)
         np.testing.assert_allclose(low, np.sin(TIME) - reach, atol=1e-8)
         np.testing.assert_allclose(high, np.sin(TIME) + reach, atol=1e-8)
-    np.testing.assert_allclose(drawn(ax)["predictive mean"].get_ydata(), np.sin(TIME))
+    np.testing.assert_allclose(drawn(ax)["prediction"].get_ydata(), np.sin(TIME))
 
 
 def test_the_narrower_the_interval_the_darker_and_the_higher_it_lies(gaussian, drawn):
@@ -53,5 +53,5 @@ def test_names_must_fit_the_outputs(gaussian):
 def test_a_single_row_is_a_point_with_bars(gaussian, drawn):
     ax = Figure().add_subplot()
     plot_fan(ax, TIME[:1], Fan.of(gaussian(TIME[:1])))
-    assert drawn(ax)["predictive mean"].get_marker() == "o"
+    assert drawn(ax)["prediction"].get_marker() == "o"
     assert drawn(ax)["95 % interval"].get_linewidth()[0] > 1

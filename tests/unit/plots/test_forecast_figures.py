@@ -31,7 +31,7 @@ def test_what_was_seen_and_what_was_not(fan, drawn):
     assert plot_forecast(ax, TIME, fan, training=SEEN, later={"test": LATER}) is ax
     found = drawn(ax)
     assert set(found) == {
-        "predictive mean",
+        "prediction",
         "50 % interval",
         "80 % interval",
         "95 % interval",
@@ -102,7 +102,7 @@ def test_every_output_has_its_panel(gaussian, drawn, n_outputs):
     assert [ax.get_title(loc="left") for ax in figure.axes] == names
     assert len(figure.legends) == 1
     for d, ax in enumerate(figure.axes):
-        np.testing.assert_allclose(drawn(ax)["predictive mean"].get_ydata(), mean[:, d])
+        np.testing.assert_allclose(drawn(ax)["prediction"].get_ydata(), mean[:, d])
         np.testing.assert_allclose(drawn(ax)["held-out data"].get_ydata(), mean[70:, d])
     labelled = [ax for ax in figure.axes if ax.get_xlabel() == "time"]
     assert len(labelled) == min(3, -(-n_outputs // 4))
@@ -132,7 +132,7 @@ def test_timestamps_and_units_are_on_the_axes(gaussian, drawn):
     (ax,) = figure.axes
     assert ax.get_xlabel() == "measured (Europe/Paris)"
     assert ax.get_ylabel() == "mmHg"
-    mean, seen = drawn(ax)["predictive mean"], drawn(ax)["training data"]
+    mean, seen = drawn(ax)["prediction"], drawn(ax)["training data"]
     np.testing.assert_array_equal(mean.get_xdata()[:70], seen.get_xdata())
 
 
@@ -168,3 +168,11 @@ def test_figures_are_saved_in_every_usual_format(fan, tmp_path, suffix, start):
 def test_pyplot_is_not_imported():
     code = "import sys, deeplfm.plots; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("last", "top"), [(1.5, 3.0), (50.0, 4.0)])
+def test_a_forecast_that_leaves_the_range_of_the_data_is_seen_unless_it_is_enormous(last, top):
+    wide = (np.array([0.0, -1e6]), np.array([2.0, 1e6]))
+    fan, seen = Fan(np.array([1.0, last]), {0.9: wide}), pd.Series([0.0, 1.0], [0.0, 1.0])
+    ax = plot_forecast(Figure().add_subplot(), [2.0, 3.0], fan, training=seen)
+    assert ax.get_ylim()[1] == top

@@ -50,7 +50,7 @@ def test_a_forecast_has_bands_mean_observations_gaps_and_the_end_of_training() -
     values[10:20] = np.nan
     figure = chart(values, held_out=np.zeros(10))
     by_name = {trace.name: trace for trace in figure.data if trace.name}
-    assert set(by_name) == {"observed", "held out", "mean"}
+    assert set(by_name) == {"observed", "held out", "prediction"}
     assert len(by_name["observed"].x) == 40
     fills = [trace.fillcolor for trace in figure.data if trace.fill == "tonexty"]
     assert fills == ["var(--band-95)", "var(--band-80)", "var(--band-50)"]
