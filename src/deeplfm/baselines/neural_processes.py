@@ -116,25 +116,19 @@ class NeuralProcess(Baseline):
         optimiser, n_lost = None, 0
         for step in range(1, n_steps + 1):
             task = _tasks(time_, values, self.batch_size, generator)
-            try:
-                loss = -_call(network, *task[:3]).logpdf(task[3]).mean() / task[3].shape[-1]
-            except torch.linalg.LinAlgError:  # float32 has too few digits for this covariance
+            loss = _descent(network, task)
+            if not math.isfinite(loss):
                 n_lost += 1
-                loss = torch.tensor(torch.nan)
                 if n_lost <= _MOST_LOST * n_steps:
                     continue
-            if not loss.isfinite():
                 if ending is not None and ending.best_step is not None:
                     break
                 raise TrainingDivergedError(
-                    f"{type(self).__name__}.fit: the loss became {loss.item()} at step {step}. Set "
-                    "learning_rate lower."
+                    f"{type(self).__name__}.fit: the loss became {loss} in {n_lost} steps, the last of "
+                    f"them {step}. Set learning_rate lower."
                 )
             if optimiser is None:  # some weights exist only after a first call
                 optimiser = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
-            optimiser.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(network.parameters(), _MOST_GRADIENT)
             optimiser.step()
             is_late = deadline is not None and time.monotonic() > deadline
             if ending is not None and (step % _LOOK_EVERY == 0 or step == n_steps or is_late):
@@ -220,6 +214,22 @@ def _call(network: Any, *arguments: Tensor) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return network(*arguments)
+
+
+def _descent(network: Any, task: tuple[Tensor, Tensor, Tensor, Tensor]) -> float:
+    """The loss of some tasks, with its gradient in the network; NaN where one of them is none.
+
+    float32 has too few digits for some covariances, and one gradient of NaN would be the end.
+    """
+    network.zero_grad()
+    *given, target = task
+    try:
+        loss = -_call(network, *given).logpdf(target).mean() / target.shape[-1]
+        loss.backward()
+    except torch.linalg.LinAlgError:
+        return math.nan
+    norm = torch.nn.utils.clip_grad_norm_(network.parameters(), _MOST_GRADIENT)
+    return float(loss.detach()) if bool(norm.isfinite()) else math.nan
 
 
 def _tasks(

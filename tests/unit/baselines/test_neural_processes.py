@@ -68,8 +68,36 @@ def test_a_step_that_cannot_be_taken_is_left_out(monkeypatch):
     assert network.level > 0.5
 
 
+class Flat(torch.autograd.Function):
+    """The value itself, with a gradient of NaN."""
+
+    @staticmethod
+    def forward(ctx, value):
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return torch.full_like(gradient, torch.nan)
+
+
+class Rugged(Fragile):
+    """A network whose gradient now and then is not a number, though its loss is one."""
+
+    def forward(self, *_):
+        self.n_calls += 1
+        level = Flat.apply(self.level) if self.n_calls in self.fails_at else self.level
+        return torch.distributions.Normal(level, 1.0)
+
+
+def test_a_gradient_that_is_no_number_moves_nothing(monkeypatch):
+    network = Rugged([3, 7])
+    trained(network, monkeypatch)
+    assert network.n_calls == 30
+    assert network.level > 0.5
+
+
 def test_many_steps_that_cannot_be_taken_are_an_error(monkeypatch):
-    with pytest.raises(TrainingDivergedError, match="at step 4"):
+    with pytest.raises(TrainingDivergedError, match="nan in 4 steps, the last of them 4"):
         trained(Fragile(range(31)), monkeypatch)
 
 
