@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -23,6 +25,7 @@ _SHARE = (0.3, 0.9)  # of the rows of a task, as its context
 _FORECASTS = 0.5  # of the tasks; in the others context and targets are mixed
 _MOST_GRADIENT = 1.0
 _MOST_LOST = 0.1  # of the steps
+_MOST_DIAGONAL = 1e7  # times the package's usual 1e-12
 _LEAST_NOISE = 1e-8
 _VALIDATED, _FEWEST_VALIDATED = 0.2, 20  # the end of a series, and rows of it
 _LOOK_EVERY = 50  # steps
@@ -78,9 +81,10 @@ class NeuralProcess(Baseline):
             known = ~column.isnan()
             seen = (x[known, 0] / self.unit_).float(), column[known].float()
             ending = _Ending(*seen)
-            network = self._trained(package, d, ending.others, self.n_steps, ending)
-            if ending.best_step is not None:
-                network = self._trained(package, d, seen, ending.best_step)
+            with _patient_factors():
+                network = self._trained(package, d, ending.others, self.n_steps, ending)
+                if ending.best_step is not None:
+                    network = self._trained(package, d, seen, ending.best_step)
             self.outputs_.append((network.eval(), *seen))
 
     def _trained(
@@ -208,6 +212,17 @@ def _package(owner: str) -> Any:
             f"{owner}: needs the package neuralprocesses, which cannot be imported ({error}). Run "
             'pip install "deeplfm[neural-processes]".'
         ) from error
+
+
+@contextmanager
+def _patient_factors() -> Iterator[None]:
+    """Let a covariance that float32 cannot factorise have more on its diagonal, as much as it takes."""
+    algebra: Any = import_module("lab")  # that of the package
+    before, algebra.cholesky_retry_factor = algebra.cholesky_retry_factor, _MOST_DIAGONAL
+    try:
+        yield
+    finally:
+        algebra.cholesky_retry_factor = before
 
 
 def _call(network: Any, *arguments: Tensor) -> Any:
