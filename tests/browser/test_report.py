@@ -84,7 +84,7 @@ def test_pointing_at_the_chart_shows_values_and_intervals(browser: Chrome) -> No
     read = f"return {FIRST}.querySelector('.hoverlayer').textContent"
     wait_until(browser, f"{read}.length > 0")
     text = browser.execute_script(read)
-    assert "mean " in text
+    assert "prediction " in text
     for level in (50, 80, 95):
         assert f"{level} %: " in text
     assert "held out " in text
@@ -135,7 +135,7 @@ def test_the_page_is_as_wide_as_its_window(browser: Chrome, width: int) -> None:
 def test_charts_follow_the_colour_scheme_and_keep_their_zoom(browser: Chrome) -> None:
     emulate(browser, "light")
     at_first = browser.execute_script(RANGES)[0]
-    line = f"{FIRST}.data.find(t => t.name === 'mean').line.color"
+    line = f"{FIRST}.data.find(t => t.name === 'prediction').line.color"
     wait_until(browser, f"return {line} === '#0072b2'")
     browser.execute_script(f"return Plotly.relayout({FIRST}, {{'xaxis.range': [4, 5]}})")
     emulate(browser, "dark")

@@ -8,6 +8,7 @@ from sklearn.base import clone
 from sklearn.metrics import r2_score
 
 from deeplfm import ConfigError, DeepLFMRegressor, InputError
+from deeplfm.recipes import Architecture, recipes_for
 
 TIME = np.linspace(0, 10, 90)
 WAVE = np.sin(3 * TIME)
@@ -56,7 +57,9 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not() -> None:
 
 def test_the_race_runs_and_reports() -> None:
     model = DeepLFMRegressor(n_steps=2, n_features=10, hidden=(2,)).fit(TIME, WAVE)
-    assert len(model.report_.held_out_mnll) + len(model.report_.failed) == 12
+    racing = recipes_for("race", Architecture(), is_series=True)
+    tried = model.report_.held_out_mnll.keys() | model.report_.failed.keys()
+    assert tried == {recipe.name for recipe in racing if recipe.foretells}
     assert sum(weight[0] for weight in model.report_.weight.values()) == pytest.approx(1)
     assert np.isfinite(model.predict(np.linspace(-5, 20, 11))).all()
     assert model.posterior(TIME).sample(3, seed=1).shape == (3, 90, 1)
