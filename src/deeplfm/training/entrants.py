@@ -20,6 +20,9 @@ from deeplfm.training.stack import series_weights, stacking_weights
 
 IN_GAPS = ", in gaps"  # added to the name of a recipe's copy for gaps
 _KEEP_ABOVE = 0.05
+_LEAST_LEAD = (
+    15.0  # nats over all rows of those with a handicap: few rows leave more to luck, not less
+)
 
 
 class Judgement(NamedTuple):
@@ -119,6 +122,8 @@ def _weights(
     density = torch.stack([judgement.density for judgement in by.values()])
     recipes = [entrants[b].recipe for b in by]
     handicap = density.new_tensor([item.handicap if item.foretells else 0.0 for item in recipes])
+    least = _LEAST_LEAD / max(1, density.shape[1])
+    handicap = torch.where(handicap > 0, handicap.clamp_min(least), 0.0)
     weight = density.new_zeros(len(entrants), density.shape[-1])
     weight[list(by)] = weigh(density, handicap, next(iter(by.values())).counts)
     return weight

@@ -21,8 +21,8 @@ class Recipe:
             a seed.
         schedule: how it is trained.
         handicap: nats per row that it must be ahead of where others stand: a start found by searching
-            through many has more chances to be lucky on the held-out rows. Infinite: it is there to fill
-            the gaps of a series, and races where there are any.
+            through many has more chances to be lucky on the held-out rows, and most of all on few.
+            Infinite: it is there to fill the gaps of a series, and races where there are any.
         fills_gaps: it says something of gaps, not only of what comes after the rows.
     """
 

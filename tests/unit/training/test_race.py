@@ -15,7 +15,7 @@ from deeplfm.training import Phase, Rows, Schedule, StoredRows
 from deeplfm.training import held_out as held_out_module
 from deeplfm.training.calibration import INFLATIONS, calibrate
 from deeplfm.training.course import fit_recipe
-from deeplfm.training.entrants import Entrant, Judgement, jobs_of, weight_in_gaps
+from deeplfm.training.entrants import Entrant, Judgement, jobs_of, weight_ahead, weight_in_gaps
 from deeplfm.training.gaps import hide_like_gaps
 from deeplfm.training.held_out import split
 from deeplfm.training.loop import History, _Run
@@ -433,6 +433,19 @@ def test_a_handicap_must_be_overcome(
     weight = weights_of(density, torch.tensor([0.0, 0.2]))
     assert float(weight[1, 0]) >= share
     assert (float(weight[1, 0]) == 0) == (share == 0)
+
+
+@pytest.mark.parametrize(("n_rows", "is_believed"), [(20, False), (40, True)])
+def test_few_rows_leave_more_to_luck(n_rows: int, is_believed: bool) -> None:
+    """Half a nat per row: ten over all, which one of many chances may reach; or twenty."""
+
+    def entrant(name: str, handicap: float, density: float) -> Entrant:
+        row = torch.full((n_rows, 1), density).double()
+        judged = Judgement(row[0], row[0], row, row, torch.ones_like(row))
+        return Entrant(replace(recipe(name, 30.0), handicap=handicap), None, History(), judged)
+
+    weight = weight_ahead([entrant("plain", 0, 0), entrant("found", 0.2, 0.5)], is_series=True)
+    assert (float(weight[1, 0]) > 0) == is_believed
 
 
 def test_a_start_for_gaps_alone_races_where_there_are_gaps_and_foretells_nothing() -> None:
