@@ -74,19 +74,20 @@ def best_trial(trial: Callable[[Bool[ndarray, " D"]], Trial], may_be: Bool[ndarr
         plain = trial(np.zeros_like(may_be))
     if not n_more:
         return plain
-    is_known = False
+    is_cut = False
     with suppress(*FAILURES, InputError, UnsuitableError):  # where no start is made for them
         with within(time_left() * 2 / (1 + n_more)):
-            if not stop_requested():
+            is_cut = stop_requested()
+            if not is_cut:
                 logarithms = trial(may_be)
                 is_better = may_be.copy()
                 is_better[may_be] = logarithms.evidence(may_be) > plain.evidence(may_be)
-                is_known = not stop_requested()  # a race or its evidence may have been cut
-        if is_known and (is_better == may_be).all():
+                is_cut = stop_requested()
+        if not is_cut and (is_better == may_be).all():
             return logarithms
-        if is_known and is_better.any() and not stop_requested():
+        if not is_cut and is_better.any() and not stop_requested():
             return trial(is_better)
-    if not is_known:
+    if is_cut:  # the race, or its evidence
         plain.heat.leave_out("logarithms")
     return plain
 

@@ -20,9 +20,7 @@ from deeplfm.training.stack import series_weights, stacking_weights
 
 IN_GAPS = ", in gaps"  # added to the name of a recipe's copy for gaps
 _KEEP_ABOVE = 0.05
-_LEAST_LEAD = (
-    15.0  # nats over all rows of those with a handicap: few rows leave more to luck, not less
-)
+_LEAST_LEAD = 15.0  # nats over all rows, where there is a handicap: few rows leave more to luck
 
 
 class Judgement(NamedTuple):

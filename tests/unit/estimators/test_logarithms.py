@@ -81,6 +81,13 @@ def test_of_a_limited_time_each_race_has_the_same_part_and_the_refits_too(
         assert not best_trial(cut, np.array([True])).is_log.any()
     assert told == ["logarithms"]
 
+    def unsuitable(is_log: np.ndarray) -> SimpleNamespace:
+        if is_log.any():
+            raise InputError("no start is made for these rows")
+        return SimpleNamespace(is_log=is_log)
+
+    assert not best_trial(unsuitable, np.array([True])).is_log.any()  # and time is not to blame
+
 
 def test_growing_swings_are_foreseen_better() -> None:
     chosen, plain = fitted(SALES), fitted(SALES, log_targets=False)
