@@ -24,12 +24,12 @@ from torch import Tensor
 
 import deeplfm.layers
 from deeplfm.data.toy import toy_system
+from deeplfm.ensemble.tables import paper_recipe
 from deeplfm.kernels import compiled_kernels
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, elbo
 from deeplfm.randomness import generator_for, standard_normal
 from deeplfm.recipes.architecture import Architecture
-from deeplfm.recipes.tables import paper_recipe
 from deeplfm.training import Rows, train
 
 RESULTS = Path(__file__).parent / "results" / "gradients.json"
@@ -72,9 +72,9 @@ def problem(n_steps: int) -> tuple[DeepLFM, Batch]:
     )
     x, y = (x - x.min()) / (x.max() - x.min()), (y - y.mean()) / y.std()
     rows = Rows(x, y)
-    recipe = paper_recipe(Architecture(dtype=torch.float32), n_steps)
-    model = recipe.build(rows, 0)
-    train(model, rows, replace(recipe.schedule, n_samples=20), seed=0)
+    candidate = paper_recipe(Architecture(dtype=torch.float32), n_steps)
+    model = candidate.build(rows, 0)
+    train(model, rows, replace(candidate.schedule, n_samples=20), seed=0)
     return model, Batch(x, y, len(x))
 
 

@@ -29,11 +29,11 @@ from naive import NaiveDeepLFM
 from deeplfm import DeepLFMRegressor
 from deeplfm.baselines.exact_gp import ExactGP
 from deeplfm.data.toy import ToyData, toy_system
+from deeplfm.ensemble.tables import paper_recipe
 from deeplfm.kernels import compiled_kernels
 from deeplfm.objective import Batch, elbo
 from deeplfm.randomness import generator_for
 from deeplfm.recipes.architecture import Architecture
-from deeplfm.recipes.tables import paper_recipe
 from deeplfm.training import Rows
 
 HERE = Path(__file__).parent

@@ -1,6 +1,6 @@
 """Fitting tables from memory-mapped files: time linear in the rows, memory that does not grow with them.
 
-Each size runs in a process of its own: a table of 10 float32 inputs on disk, the default recipe for
+Each size runs in a process of its own: a table of 10 float32 inputs on disk, the default candidate for
 tables with few features, one epoch or 100 steps, whichever is more.
 
     python benchmarks/rows.py --json benchmarks/results/rows.json
@@ -122,7 +122,7 @@ def measure(n_rows: int, start: str) -> dict[str, float]:
         model = DeepLFMRegressor(**settings, **steps, batch_size=BATCH_SIZE).fit(x, y)
         fit_seconds = time.perf_counter() - started
         used, resident = (memory.most - memory.first).tolist()
-        history = model.report_.histories.get("table") if steps else None
+        history = model.fit_result_.histories.get("table") if steps else None
         trained = n_steps * BATCH_SIZE
         per_epoch = history.seconds * n_rows / trained if history else math.nan
         error = model.predict(x[:1000]) - y[:1000]

@@ -25,9 +25,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 from measure import Step, seconds_and_megabytes
 
-from deeplfm.files import write_whole
+from deeplfm.ensemble.tables import paper_recipe
+from deeplfm.io.files import write_whole
 from deeplfm.recipes.architecture import Architecture
-from deeplfm.recipes.tables import paper_recipe
 from deeplfm.training import Phase, Rows, Schedule, train
 
 ROOT = Path(__file__).parents[1]

@@ -29,11 +29,11 @@ from measure import Step, available_megabytes, floor_step, peak_megabytes, time_
 from naive import NaiveDeepLFM
 
 from deeplfm import DeepLFM
+from deeplfm.ensemble.tables import paper_recipe
 from deeplfm.kernels import compiled_kernels
 from deeplfm.objective import Batch, collapsed, elbo
 from deeplfm.randomness import generator_for
 from deeplfm.recipes.architecture import Architecture
-from deeplfm.recipes.tables import paper_recipe
 from deeplfm.starts.initial import start_as_paper
 from deeplfm.training import Rows
 

@@ -48,7 +48,7 @@ print(f"seconds: fit {fitting:.1f}, update {np.median(updating):.3f}")
 
 # What update promises: the same weights as if the last layer had been solved on all rows at once.
 heard = updated.forecast(horizon=50)["level"]
-scaling, stack = updated.regressor_.scaling_, updated.regressor_.stack_
+scaling, stack = updated.regressor_.scaling_, updated.regressor_.model_
 x = torch.as_tensor(scaling.inputs(hours.to_numpy()[:, None]))
 y = torch.as_tensor(scaling.outputs(series.to_numpy()))
 for member in stack.members:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from deeplfm.estimators import DeepLFMForecaster, DeepLFMRegressor, load
     from deeplfm.model import DeepLFM
-    from deeplfm.predictive import Predictive
+    from deeplfm.predictive.mixture import Predictive
     from deeplfm.training import Phase, Rows, RowSource, Schedule, StoredRows, train
 
 _HOMES = {
@@ -38,7 +38,7 @@ _HOMES = {
     "Rows": "deeplfm.training",
     "Schedule": "deeplfm.training",
     "ModelFileError": "deeplfm.errors",
-    "Predictive": "deeplfm.predictive",
+    "Predictive": "deeplfm.predictive.mixture",
     "RowSource": "deeplfm.training",
     "StoredRows": "deeplfm.training",
     "TrainingDivergedError": "deeplfm.errors",

@@ -72,7 +72,7 @@ class ModelConfig:
         input_dependent_noise: learn the noise variance as a function of the input.
         n_samples: Monte Carlo samples of the hidden layers in training.
         n_paths: function paths kept for prediction.
-        n_bells: bells of each output, whose weights the last layer then says; 0 for Gaussian noise.
+        n_components: bells of each output, whose weights the last layer then says; 0 for Gaussian noise.
     """
 
     n_inputs: int
@@ -81,7 +81,7 @@ class ModelConfig:
     input_dependent_noise: bool = False
     n_samples: int = 100
     n_paths: int = 100
-    n_bells: int = 0
+    n_components: int = 0
 
     def __post_init__(self) -> None:
         if not self.layers:
@@ -93,17 +93,17 @@ class ModelConfig:
                     "form only for the last layer. Use 'mean-field' or 'full'."
                 )
         width = self.layers[-1].width
-        if self.n_bells and (width % self.n_bells or self.layers[-1].weights == "exact"):
+        if self.n_components and (width % self.n_components or self.layers[-1].weights == "exact"):
             raise ConfigError(
-                f"model: {self.n_bells} bells for each output, but a last layer of width {width} with "
-                f"{self.layers[-1].weights!r} weights. Make it outputs × bells wide, with 'mean-field' "
-                "or 'full' weights."
+                f"model: {self.n_components} mixture components for each output, but a last layer of "
+                f"width {width} with {self.layers[-1].weights!r} weights. Make it outputs × components "
+                "wide, with 'mean-field' or 'full' weights."
             )
 
     @property
     def n_outputs(self) -> int:
         """Number D of outputs."""
-        return self.layers[-1].width // (self.n_bells or 1)
+        return self.layers[-1].width // (self.n_components or 1)
 
 
 def to_dict(config: ModelConfig) -> dict[str, Any]:

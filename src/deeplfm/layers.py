@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from deeplfm.columns import BlockColumns, LayerColumns
 from deeplfm.config import BlockConfig, LayerConfig
 from deeplfm.errors import ConfigError
 from deeplfm.features import feature_map
+from deeplfm.features.columns import BlockColumns, LayerColumns
 from deeplfm.randomness import standard_normal
 from deeplfm.variational import Exact, Frequencies, MeanField, gaussian_weights
 from deeplfm.variational.products import (
@@ -179,7 +179,9 @@ class Layer(nn.Module):
         def reduce(columns: FeatureBlocks, *tables: Tensor) -> tuple[Tensor, ...]:
             return tuple(map(self.by_output, self.weights.moments(columns, *tables)))
 
-        mean, variance = features.map(reduce, *self.weights.tables(), is_diagonal=self._is_diagonal)
+        mean, variance = features.map(
+            reduce, *self.weights.coefficients(), is_diagonal=self._is_diagonal
+        )
         return mean, variance
 
     def squares(
@@ -198,7 +200,9 @@ class Layer(nn.Module):
             return (weighted_squares(*weights.moments(columns, *tables), target, precision),)
 
         by_row = self._by_group(target, precision, dtype=weights.mean.dtype)
-        (found,) = features.total(reduce, *weights.tables(), by_row=by_row, is_diagonal=is_diagonal)
+        (found,) = features.total(
+            reduce, *weights.coefficients(), by_row=by_row, is_diagonal=is_diagonal
+        )
         return found
 
     def sample(
@@ -255,9 +259,9 @@ class Layer(nn.Module):
         """Move exact weights to the posterior that statistics imply."""
         self._exact().step(*self._heard(gram, moment), rate)
 
-    def absorb(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
+    def condition_on(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
         """Add the statistics of further rows to the posterior of exact weights."""
-        self._exact().absorb(*self._heard(gram, moment))
+        self._exact().condition_on(*self._heard(gram, moment))
 
     def kl(self) -> Float[Tensor, ""]:
         """KL of weights and frequencies."""

@@ -10,12 +10,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from deeplfm.columns import LayerColumns
 from deeplfm.config import ModelConfig
 from deeplfm.errors import ConfigError
+from deeplfm.features.columns import LayerColumns
 from deeplfm.layers import Layer
-from deeplfm.likelihoods import Bells, Components, Gaussian, Likelihood
-from deeplfm.predictive import Predictive
+from deeplfm.likelihoods import Components, Gaussian, Likelihood, MixtureDensity
+from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import generator_for
 from deeplfm.variational import Exact
 
@@ -74,8 +74,8 @@ class DeepLFM(nn.Module):
 
     def _likelihood(self, generator: torch.Generator) -> Likelihood:
         config = self.config
-        if config.n_bells:
-            return Bells(config.n_outputs, config.n_bells)
+        if config.n_components:
+            return MixtureDensity(config.n_outputs, config.n_components)
         return Gaussian(config.n_inputs, config.n_outputs, config.input_dependent_noise, generator)
 
     @property
@@ -86,10 +86,12 @@ class DeepLFM(nn.Module):
         return self.likelihood
 
     @property
-    def bells(self) -> Bells:
+    def bells(self) -> MixtureDensity:
         """The likelihood of a model of bells."""
-        if not isinstance(self.likelihood, Bells):
-            raise ConfigError("model: it has no bells. Give n_bells, or choose another objective.")
+        if not isinstance(self.likelihood, MixtureDensity):
+            raise ConfigError(
+                "model: it has no bells. Give n_components, or choose another objective."
+            )
         return self.likelihood
 
     @property
@@ -171,14 +173,14 @@ class DeepLFM(nn.Module):
     @property
     def draws_functions(self) -> bool:
         """Whether a draw is a whole function; otherwise it is one of the predictive mixture."""
-        return not self.config.n_bells
+        return not self.config.n_components
 
     @property
     def sizes(self) -> dict[str, int]:
         """Arguments beside configuration and seed."""
         return {}
 
-    def remember(
+    def set_train_data(
         self,
         x: Float[Tensor, "N P"],
         y: Float[Tensor, "N D"],
@@ -189,7 +191,7 @@ class DeepLFM(nn.Module):
         if reach is not None:
             self.likelihood.set_support(x, y, reach)
 
-    def has_say(self, x: Float[Tensor, "N P"]) -> Bool[Tensor, " N"]:
+    def is_active(self, x: Float[Tensor, "N P"]) -> Bool[Tensor, " N"]:
         """At which rows to hear it beside other models of the same data."""
         return torch.ones(len(x), dtype=torch.bool, device=x.device)
 
@@ -229,14 +231,14 @@ class DeepLFM(nn.Module):
         """
         self.output_layer.solve(*self._tempered(gram, moment))
 
-    def absorb(
+    def condition_on(
         self,
         x: Float[Tensor, "N P"],
         y: Float[Tensor, "N D"],
         row_weight: Float[Tensor, " N"] | None = None,
     ) -> None:
         """Add further rows to the exact output weights: as if they had been solved with them."""
-        self.output_layer.absorb(*self._tempered(*self.statistics(x, y, row_weight)))
+        self.output_layer.condition_on(*self._tempered(*self.statistics(x, y, row_weight)))
         self.likelihood.extend_support(x, y)
 
     def _tempered(self, gram: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:
@@ -250,7 +252,7 @@ class DeepLFM(nn.Module):
         parts = [self._predict(rows) for rows in x.split(self._rows_at_once)]
         *moments, weights = zip(*parts, strict=True)
         mean, variance, noise = (torch.cat(part, dim=-2) for part in moments)
-        weight = torch.cat(weights, dim=-2) if self.config.n_bells else weights[0]
+        weight = torch.cat(weights, dim=-2) if self.config.n_components else weights[0]
         draw = (lambda n, seed: self._draw(x, n, seed)) if self.draws_functions else None
         return Predictive(mean, variance, noise, weight, draw)
 

@@ -17,8 +17,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deeplfm.columns import LayerColumns
 from deeplfm.errors import ConfigError
+from deeplfm.features.columns import LayerColumns
 from deeplfm.likelihoods import mask_missing
 from deeplfm.model import DeepLFM
 

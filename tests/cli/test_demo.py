@@ -15,7 +15,7 @@ from deeplfm.data.toy import toy_system
 from deeplfm.errors import ConfigError, InputError, ModelFileError, TrainingDivergedError
 from deeplfm.experiments.demo import SPLITS, DemoResult
 from deeplfm.experiments.scores import ScoreRow
-from deeplfm.predictive import Predictive
+from deeplfm.predictive.mixture import Predictive
 
 COMMAND = [sys.executable, "-c", "from deeplfm.cli import main; main()"]
 RUNNER = "deeplfm.experiments.demo.run_demo"

@@ -228,7 +228,7 @@ def test_ctrl_c_keeps_the_best_model_so_far(place):
     assert warning.startswith("warning: fit: interrupted.")
     assert "Interrupted: early holds the best model so far." in done.stdout
     model = deeplfm.load(place / "early")
-    assert model.regressor_.report_.interrupted
+    assert model.regressor_.fit_result_.interrupted
     assert len(model.forecast(horizon=3)) == 3
     assert tomllib.loads((place / "early" / "run.toml").read_text())["n_steps"] == 100000
 

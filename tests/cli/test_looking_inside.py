@@ -81,7 +81,7 @@ def test_info_says_what_a_model_is(place, call):
 def test_held_out_scores_are_in_the_users_units(place, call):
     content = json.loads(call("info", "vitals-model", "--json").out)
     model = deeplfm.load("vitals-model").regressor_
-    (scores,) = model.report_.held_out_mnll.values()
+    (scores,) = model.fit_result_.held_out_mnll.values()
     for output, name in enumerate(["abp", "ecg"]):
         expected = scores[output] + np.log(model.scaling_.y_scale[output])
         assert content["targets"][name]["held_out_mnll"] == pytest.approx(expected)

@@ -39,8 +39,8 @@ from deeplfm.features import (
     FeatureMap,
     FirstOrder,
 )
-from deeplfm.features.ode1 import response_tables, response_transients
-from deeplfm.features.waves import wave_sum
+from deeplfm.features.harmonic import harmonic_sum
+from deeplfm.features.ode1 import response_coefficients, response_transients
 
 Array = NDArray[np.floating]
 ComplexArray = NDArray[np.complexfloating]
@@ -62,7 +62,7 @@ def first_order_response(
         item.expand(shape).reshape(-1, 1, 1) for item in (time, decay, frequency)
     )  # S 1 1
     column = frequency.unsqueeze(-1)
-    tables = response_tables(
+    tables = response_coefficients(
         decay, column, torch.ones_like(column), time.detach().abs()[:, 0], lower_limit
     )
     parts: list[Tensor | None] = [None, None]
@@ -71,7 +71,7 @@ def first_order_response(
         parts = [rows @ tables.transient_real, rows @ tables.transient_imag]
     if tables.frequency.shape[-3]:
         waves = tables.frequency[:, 0], tables.amplitude[:, 0], tables.phase[:, 0]
-        parts = list(wave_sum(time[..., None, None], *waves, *parts))
+        parts = list(harmonic_sum(time[..., None, None], *waves, *parts))
     return parts[0].reshape(shape), parts[1].reshape(shape)
 
 

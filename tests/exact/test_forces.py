@@ -14,9 +14,9 @@ from scipy.stats import chi2, norm
 
 from deeplfm import ConfigError, DeepLFMRegressor
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
-from deeplfm.inspection import Inspector
+from deeplfm.inspection.forces import Inspector
 from deeplfm.model import DeepLFM
-from deeplfm.training.stack import Stack
+from deeplfm.selection.average import ModelAverage
 
 TIME_SCALE = 40.0
 OUTPUT_SCALE = np.array([3.0, 0.2])
@@ -57,7 +57,7 @@ def make(
 
 
 def inspector(model: DeepLFM) -> Inspector:
-    return Inspector(Stack.of(model), ["only"], ["a", "b"], TIME_SCALE, OUTPUT_SCALE)
+    return Inspector(ModelAverage.of(model), ["only"], ["a", "b"], TIME_SCALE, OUTPUT_SCALE)
 
 
 def driven(
@@ -164,7 +164,7 @@ def test_a_shared_force_and_its_decays_are_recovered_from_three_outputs() -> Non
     model.fit(time, values + 0.03 * values.std(0) * noise)
     (force,) = model.forces(time)
     assert abs(np.corrcoef(force.mean, true_force(time))[0, 1]) > 0.98
-    (member,) = model.stack_.members
+    (member,) = model.model_.members
     found = decay_of(member).detach().numpy() / model.scaling_.x_scale[0]
     assert found == pytest.approx(decay, rel=0.2)
     shares = member.output_layer.blocks[0].features.sensitivity[:, 0, 0].detach().numpy()

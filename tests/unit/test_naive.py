@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from deeplfm.ensemble.tables import paper_recipe
 from deeplfm.objective import Batch, elbo
 from deeplfm.randomness import generator_for
 from deeplfm.recipes.architecture import Architecture
-from deeplfm.recipes.tables import paper_recipe
 from deeplfm.training import Rows
 
 PATH = Path(__file__).parents[2] / "benchmarks" / "naive.py"

@@ -17,7 +17,7 @@ from deeplfm.estimators import DeepLFMRegressor
 from deeplfm.estimators.labels import Labels
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.validation import check_inputs, check_targets, is_whole
-from deeplfm.predictive import Predictive
+from deeplfm.predictive.mixture import Predictive
 
 
 class Baseline(RegressorMixin, MultiOutputMixin, BaseEstimator):

@@ -16,7 +16,7 @@ from torch import Tensor
 from deeplfm.baselines.base import Baseline
 from deeplfm.baselines.densities import scattered
 from deeplfm.errors import ConfigError
-from deeplfm.predictive import Predictive
+from deeplfm.predictive.mixture import Predictive
 
 Array = NDArray[np.float64]
 

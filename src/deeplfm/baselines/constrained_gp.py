@@ -18,7 +18,7 @@ from deeplfm.baselines.densities import of_functions
 from deeplfm.baselines.gradient_matching import Matching
 from deeplfm.baselines.systems import SYSTEMS, System, follow, interpolate
 from deeplfm.errors import ConfigError, InputError, TrainingDivergedError
-from deeplfm.predictive import Predictive
+from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import generator_for
 
 _N_NOISE = 3  # rounds of learning the noise

@@ -13,7 +13,7 @@ from torch import Tensor
 from deeplfm.baselines.base import Baseline
 from deeplfm.baselines.densities import paths
 from deeplfm.baselines.evidence import fit_from
-from deeplfm.predictive import Predictive
+from deeplfm.predictive.mixture import Predictive
 
 with warnings.catch_warnings():  # linear_operator still scripts its solvers with torch.jit
     warnings.simplefilter("ignore", DeprecationWarning)

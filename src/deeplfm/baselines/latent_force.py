@@ -17,8 +17,8 @@ from deeplfm.baselines.densities import paths
 from deeplfm.baselines.evidence import fit_from
 from deeplfm.errors import InputError
 from deeplfm.estimators.validation import check_inputs
-from deeplfm.inspection import Curve
-from deeplfm.predictive import Predictive
+from deeplfm.inspection.forces import Curve
+from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import generator_for
 
 with warnings.catch_warnings():  # linear_operator still scripts its solvers with torch.jit

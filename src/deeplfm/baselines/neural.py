@@ -15,7 +15,7 @@ from deeplfm.baselines.base import Baseline
 from deeplfm.baselines.densities import of_functions
 from deeplfm.baselines.descent import descend
 from deeplfm.errors import ConfigError
-from deeplfm.predictive import Predictive
+from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import generator_for
 
 _HELD_OUT = 0.1

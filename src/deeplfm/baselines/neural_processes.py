@@ -16,7 +16,7 @@ from torch import Tensor
 
 from deeplfm.baselines.base import Baseline
 from deeplfm.errors import ConfigError, InputError, TrainingDivergedError
-from deeplfm.predictive import Predictive
+from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import generator_for, seed_for
 
 _ROWS_PER_UNIT = 64  # of the network's grid, which has one point for each row

@@ -14,12 +14,12 @@ from deeplfm.baselines.base import Baseline
 from deeplfm.config import BlockConfig, LayerConfig
 from deeplfm.estimators import DeepLFMRegressor
 from deeplfm.model import DeepLFM
-from deeplfm.predictive import Predictive
+from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import generator_for
 from deeplfm.recipes.architecture import Architecture, collapsed_schedule, model_config, new_model
+from deeplfm.selection.candidate import Candidate
 from deeplfm.starts.initial import set_noise, start_hidden
 from deeplfm.training import Rows
-from deeplfm.training.recipe import Recipe
 
 _NOISE_VARIANCE = 0.1
 
@@ -56,7 +56,7 @@ class DeepGP(RandomFeatures):
         n_features: frequencies of each layer.
         preset: "paper", as it was compared with; or "default", with the care that one start of our own
             model has: frequencies from the data, an exact last layer, and held-out rows to calibrate it.
-        n_steps: training steps; ``None`` takes the recipe's own number.
+        n_steps: training steps; ``None`` takes the candidate's own number.
         time_limit: seconds; ``None`` for no limit.
         compile: use kernels compiled for this machine, as in :class:`DeepLFMRegressor`.
         random_state: the same integer gives the same bits.
@@ -117,7 +117,7 @@ class LatentForceFeatures(RandomFeatures):
     Args:
         n_forces: number of latent forces.
         n_features: frequencies of each force.
-        n_steps: training steps; ``None`` takes the recipe's own number.
+        n_steps: training steps; ``None`` takes the candidate's own number.
         time_limit: seconds; ``None`` for no limit.
         random_state: the same integer gives the same bits.
     """
@@ -184,11 +184,11 @@ class HybridKernel(RandomFeatures):
 
 
 class _HybridRegressor(DeepLFMRegressor):
-    def _recipes(self, is_series: bool) -> list[Recipe]:
+    def _recipes(self, is_series: bool) -> list[Candidate]:
         return [_hybrid_recipe(self._architecture(), self.n_steps or 0)]
 
 
-def _hybrid_recipe(architecture: Architecture, n_steps: int) -> Recipe:
+def _hybrid_recipe(architecture: Architecture, n_steps: int) -> Candidate:
     block = BlockConfig(
         "eq", n_features=architecture.n_features, frequencies="prior-fixed", extras=("constant",)
     )
@@ -210,4 +210,4 @@ def _hybrid_recipe(architecture: Architecture, n_steps: int) -> Recipe:
         set_noise(model, torch.full((rows.y.shape[1],), _NOISE_VARIANCE))
         return model
 
-    return Recipe("hybrid kernel", build, collapsed_schedule(n_steps))
+    return Candidate("hybrid kernel", build, collapsed_schedule(n_steps))

@@ -15,7 +15,7 @@ from torch import Tensor
 from deeplfm.baselines.base import Baseline
 from deeplfm.baselines.densities import scattered
 from deeplfm.errors import InputError
-from deeplfm.predictive import Predictive
+from deeplfm.predictive.mixture import Predictive
 
 Array = NDArray[np.float64]
 Rule = Callable[[Array], Array]  # the last rows, oldest first: B L D → the next row: B D

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from deeplfm.baselines.base import Baseline
 from deeplfm.baselines.densities import paths
 from deeplfm.baselines.descent import descend
-from deeplfm.predictive import Predictive
+from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import generator_for, seed_for
 
 with warnings.catch_warnings():  # linear_operator still scripts its solvers with torch.jit

@@ -18,7 +18,7 @@ from typing import Any
 import typer
 
 from deeplfm.errors import ConfigError
-from deeplfm.files import write_whole
+from deeplfm.io.files import write_whole
 
 FILE_NAME = "run.toml"
 _NOT_IN_FILES = ("config", "debug", "help")

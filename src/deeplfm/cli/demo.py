@@ -57,7 +57,7 @@ def demo(
         path.parent.mkdir(parents=True, exist_ok=True)
     from deeplfm.experiments.demo import run_demo
     from deeplfm.experiments.scores import write_json
-    from deeplfm.files import write_whole
+    from deeplfm.io.files import write_whole
     from deeplfm.plots import toy_figure
 
     result = run_demo(variant.value, seed, preset.value, quick)

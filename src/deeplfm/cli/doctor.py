@@ -94,7 +94,7 @@ def _has_cuda() -> bool:
 
 
 def _kernels() -> dict[str, Any]:
-    from deeplfm.files import cache_folder
+    from deeplfm.io.files import cache_folder
     from deeplfm.kernels.build import find_compiler
 
     return {

@@ -79,6 +79,6 @@ def end_if_interrupted(forecaster: DeepLFMForecaster, terminal: Terminal, what: 
         terminal: of the command.
         what: what holds or comes from the best model so far, in words.
     """
-    if forecaster.regressor_.report_.interrupted:
+    if forecaster.regressor_.fit_result_.interrupted:
         terminal.say(f"Interrupted: {what} the best model so far.")
         raise typer.Exit(INTERRUPTED)

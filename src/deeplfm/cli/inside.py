@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from deeplfm.estimators import DeepLFMForecaster
-    from deeplfm.inspection import Curve
+    from deeplfm.inspection.forces import Curve
 
 Since = Annotated[str | None, typer.Option("--from", metavar="TIME", help="First time to show.")]
 Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Last time to show.")]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from deeplfm.estimators import DeepLFMForecaster
-    from deeplfm.inspection import Curve
+    from deeplfm.inspection.forces import Curve
 
 EXAMPLES = (
     "deeplfm plot vitals-model forecast --horizon 200 -o forecast.png",

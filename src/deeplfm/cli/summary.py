@@ -42,7 +42,7 @@ def about(series: Series, source: str) -> list[str]:
 def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
     """What a fitted forecaster is, as plain data."""
     training, timeline = forecaster.training_, forecaster.timeline_
-    report = forecaster.regressor_.report_
+    report = forecaster.regressor_.fit_result_
     return {
         "time": {
             "name": timeline.name,
@@ -93,7 +93,7 @@ def changed(settings: dict[str, Any]) -> dict[str, Any]:
 
 def held_out_mnll(forecaster: DeepLFMForecaster, output: int) -> float | None:
     """Score of the best start on the held-out rows, in the user's units."""
-    starts = forecaster.regressor_.report_.held_out_mnll.values()
+    starts = forecaster.regressor_.fit_result_.held_out_mnll.values()
     return min((_in_users_units(forecaster, scores)[output] for scores in starts), default=None)
 
 
@@ -121,7 +121,7 @@ def in_words(nmse: float | None) -> str:
 
 def start_table(forecaster: DeepLFMForecaster) -> Table:
     """The starts behind the model of each target, the heaviest first."""
-    report = forecaster.regressor_.report_
+    report = forecaster.regressor_.fit_result_
     weights = [report.weight or {name: [1.0] * len(forecaster.targets_) for name in report.names}]
     headers = ["target", "starts and their weights"]
     if report.weight_in_gaps:
@@ -167,5 +167,7 @@ def _by_target(forecaster: DeepLFMForecaster, values: list[float]) -> dict[str, 
 def _in_users_units(forecaster: DeepLFMForecaster, scores: list[float]) -> list[float]:
     """Scores of standardised targets, as ``evaluate`` would give them."""
     regressor = forecaster.regressor_
-    units = regressor.report_.units or map(math.log, regressor.scaling_.y_scale)  # an earlier file
+    units = regressor.fit_result_.units or map(
+        math.log, regressor.scaling_.y_scale
+    )  # an earlier file
     return [score + float(unit) for score, unit in zip(scores, units, strict=False)]

@@ -22,7 +22,7 @@ from deeplfm.data.toy import toy_system
 from deeplfm.data.uci import Fold, fetch_folds, load_fold
 from deeplfm.data.uci_folds import POWERPLANT, PROTEIN
 from deeplfm.errors import ConfigError, InputError
-from deeplfm.files import write_whole
+from deeplfm.io.files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from deeplfm.errors import InputError
-from deeplfm.files import cache_folder, write_whole
+from deeplfm.io.files import cache_folder, write_whole
 
 _SHA256 = re.compile(r"[0-9a-f]{64}\b")
 FOLDER = "DEEPLFM_DATA"  # environment variable that names the user's folder

@@ -23,7 +23,7 @@ from deeplfm.data.numbers import (
 )
 from deeplfm.data.text import parse_text
 from deeplfm.errors import InputError
-from deeplfm.files import write_whole
+from deeplfm.io.files import write_whole
 
 __all__ = ["numeric_column", "read_table", "write_table"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from deeplfm.errors import ModelFileError
 from deeplfm.estimators.forecaster import DeepLFMForecaster
 from deeplfm.estimators.regressor import DeepLFMRegressor
-from deeplfm.storage import read_folder
+from deeplfm.io.storage import read_folder
 
 _KINDS = {kind.__name__: kind for kind in (DeepLFMRegressor, DeepLFMForecaster)}
 

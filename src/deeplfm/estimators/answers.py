@@ -15,8 +15,8 @@ from torch import Tensor
 from deeplfm.estimators.observations import Name
 from deeplfm.estimators.regressor import DeepLFMRegressor
 from deeplfm.estimators.roles import SUFFIXES
-from deeplfm.metrics import nmse
-from deeplfm.predictive import Predictive
+from deeplfm.predictive.metrics import nmse
+from deeplfm.predictive.mixture import Predictive
 
 if TYPE_CHECKING:
     from deeplfm.plots import Fan

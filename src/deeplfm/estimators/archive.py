@@ -11,19 +11,19 @@ import torch
 from torch import Tensor
 
 from deeplfm import config as configuration
+from deeplfm.ensemble.autoregression import Autoregression
+from deeplfm.ensemble.nearest_neighbour_gp import NearestNeighbourGP
 from deeplfm.errors import ModelFileError
 from deeplfm.estimators.labels import Labels
 from deeplfm.estimators.saving import Contents
 from deeplfm.estimators.scaling import Scaling
-from deeplfm.feedback import Feedback
+from deeplfm.io.storage import restore
 from deeplfm.model import DeepLFM
-from deeplfm.neighbours import Neighbours
-from deeplfm.storage import restore
+from deeplfm.selection.average import ModelAverage
+from deeplfm.selection.select import Report
 from deeplfm.training import History
-from deeplfm.training.race import Report
-from deeplfm.training.stack import Stack
 
-_KINDS = {kind.kind: kind for kind in (DeepLFM, Feedback, Neighbours)}
+_KINDS = {kind.kind: kind for kind in (DeepLFM, Autoregression, NearestNeighbourGP)}
 
 if TYPE_CHECKING:
     from deeplfm.estimators.regressor import DeepLFMRegressor
@@ -37,12 +37,12 @@ def describe(regressor: DeepLFMRegressor) -> Contents:
         "is_series": regressor.is_series_,
         "inputs": getattr(regressor, "feature_names_in_", None),
         "labels": asdict(regressor.labels_),
-        "members": [_describe_member(member) for member in regressor.stack_.members],
-        "report": asdict(regressor.report_),
+        "members": [_describe_member(member) for member in regressor.model_.members],
+        "report": asdict(regressor.fit_result_),
     }
     scaling = vars(regressor.scaling_)
     tensors = {f"scaling.{name}": torch.as_tensor(value) for name, value in scaling.items()}
-    tensors |= {f"stack.{name}": value for name, value in regressor.stack_.state_dict().items()}
+    tensors |= {f"stack.{name}": value for name, value in regressor.model_.state_dict().items()}
     return description, tensors
 
 
@@ -73,7 +73,7 @@ def rebuild(
         regressor.labels_ = Labels(**labels)
         report = description["report"]
         histories = {name: History(**kept) for name, kept in report["histories"].items()}
-        regressor.report_ = Report(**report | {"histories": histories})
+        regressor.fit_result_ = Report(**report | {"histories": histories})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelFileError(
             f"load: {path} does not describe a {cls.__name__} ({error!r}). Save the model again."
@@ -81,18 +81,22 @@ def rebuild(
     regressor.scaling_ = Scaling(**scaling)
     regressor.n_features_in_ = len(scaling["x_shift"])
     n_outputs = len(scaling["y_shift"])
-    regressor.stack_ = Stack(members, torch.ones(len(members), n_outputs, dtype=torch.float64))
+    regressor.model_ = ModelAverage(
+        members, torch.ones(len(members), n_outputs, dtype=torch.float64)
+    )
     span = tensors.get("stack.span")
     if span is not None and span.ndim == 1:  # an earlier file: one for all outputs
         tensors["stack.span"] = span[:, None].repeat(1, n_outputs)
     for i, member in enumerate(members):
-        if isinstance(member, Neighbours):  # in an earlier file all were rough, and heard as many
+        if isinstance(
+            member, NearestNeighbourGP
+        ):  # in an earlier file all were rough, and heard as many
             tensors.setdefault(f"stack.members.{i}.is_smooth", member.is_smooth)
             tensors.setdefault(f"stack.members.{i}.n_heard", member.n_heard)
     restore(
-        regressor.stack_, {name.removeprefix("stack."): value for name, value in tensors.items()}
+        regressor.model_, {name.removeprefix("stack."): value for name, value in tensors.items()}
     )
-    regressor.stack_.to(regressor.device)
+    regressor.model_.to(regressor.device)
     return regressor
 
 

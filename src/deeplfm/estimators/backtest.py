@@ -46,7 +46,7 @@ def backtest(
                 # the fit of all rows has told of them
                 warnings.simplefilter("ignore", FaultWarning)
                 regressor.fit(x[:origin], observed.iloc[:origin].reset_index(drop=True))
-            if regressor.report_.interrupted:
+            if regressor.fit_result_.interrupted:
                 if not tables:
                     raise KeyboardInterrupt
                 break  # the fit has said so, and a fold that is not done is no score

@@ -27,8 +27,8 @@ from deeplfm.estimators.roles import Name, Roles
 from deeplfm.estimators.saving import Contents, Saved
 from deeplfm.estimators.settings import DeepLFMSettings
 from deeplfm.estimators.timeline import Timeline
-from deeplfm.inspection import Curve
-from deeplfm.predictive import Predictive
+from deeplfm.inspection.forces import Curve
+from deeplfm.predictive.mixture import Predictive
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,10 +15,10 @@ from deeplfm.errors import ConfigError
 from deeplfm.estimators.labels import Labels
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.validation import check_targets
-from deeplfm.inspection import Curve, Inspector, Spectrum
-from deeplfm.predictive import Predictive
-from deeplfm.training.race import Report
-from deeplfm.training.stack import Stack
+from deeplfm.inspection.forces import Curve, Inspector, Spectrum
+from deeplfm.predictive.mixture import Predictive
+from deeplfm.selection.average import ModelAverage
+from deeplfm.selection.select import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Inspected(ABC):
     """What can be seen of a fitted model beside its predictions."""
 
-    stack_: Stack
-    report_: Report
+    model_: ModelAverage
+    fit_result_: Report
     scaling_: Scaling
     labels_: Labels
     is_series_: bool
@@ -68,7 +68,7 @@ class Inspected(ABC):
         return pd.DataFrame(
             [
                 (name, step, loss)
-                for name, history in self.report_.histories.items()
+                for name, history in self.fit_result_.histories.items()
                 for step, loss in enumerate(history.loss, start=1)
             ],
             columns=["start", "step", "loss"],
@@ -110,8 +110,8 @@ class Inspected(ABC):
     def _inspector(self) -> Inspector:
         check_is_fitted(self)
         return Inspector(
-            self.stack_,
-            self.report_.names,
+            self.model_,
+            self.fit_result_.names,
             self.labels_.texts,
             float(self.scaling_.x_scale[0]),
             self.scaling_.y_scale,

@@ -20,12 +20,12 @@ from torch import Tensor
 from deeplfm.errors import InputError, UnsuitableError
 from deeplfm.estimators.arrays import Arrays
 from deeplfm.estimators.scaling import Scaling
-from deeplfm.interruption import stop_requested, time_left, within
 from deeplfm.recipes import Architecture, rhythm_recipe
+from deeplfm.selection.parallel import FAILURES
+from deeplfm.selection.select import Heat
+from deeplfm.selection.split_and_fit import log_evidence
 from deeplfm.training import RowSource
-from deeplfm.training.attempts import FAILURES
-from deeplfm.training.course import log_evidence
-from deeplfm.training.race import Heat
+from deeplfm.training.interruption import stop_requested, time_left, within
 
 _MOST_STRETCHES, _FEWEST_STRETCHES, _FEWEST_ROWS = 10, 4, 8
 _LEAST_RANGE = 1.5  # between the lowest level and the highest

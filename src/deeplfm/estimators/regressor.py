@@ -25,14 +25,14 @@ from deeplfm.estimators.saving import Contents, Saved
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.settings import DeepLFMSettings
 from deeplfm.estimators.validation import check_inputs, check_targets
-from deeplfm.interruption import graceful_interrupts, within
 from deeplfm.kernels import compiled_kernels
-from deeplfm.predictive import Predictive
+from deeplfm.predictive.mixture import Predictive
+from deeplfm.selection.average import ModelAverage
+from deeplfm.selection.candidate import Candidate
+from deeplfm.selection.select import Report, heat
+from deeplfm.selection.split_and_fit import fit_candidate
 from deeplfm.training import Rows, RowSource, StoredRows
-from deeplfm.training.course import fit_recipe
-from deeplfm.training.race import Report, heat
-from deeplfm.training.recipe import Recipe
-from deeplfm.training.stack import Stack
+from deeplfm.training.interruption import graceful_interrupts, within
 
 _PREDICTION_ROWS = 4096  # held at a time with all their mixture components
 
@@ -48,8 +48,8 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
             :class:`~deeplfm.estimators.settings.DeepLFMSettings`.
 
     Attributes:
-        stack_: the fitted models and their weights.
-        report_: what the race found.
+        model_: the fitted models and their weights.
+        fit_result_: what the race found.
         history_: loss of every training step.
         n_features_in_: number of input columns.
 
@@ -88,17 +88,17 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
             if not arrays.stay_where_they_are:
                 warn_of_faults(arrays.read(slice(None))[1], self.labels_.texts)
         with compiled_kernels(self.compile), graceful_interrupts(), within(self.time_limit):
-            self.scaling_, self.stack_, self.report_ = self._fit(arrays, recipes)
-        if self.report_.interrupted:
+            self.scaling_, self.model_, self.fit_result_ = self._fit(arrays, recipes)
+        if self.fit_result_.interrupted:
             warnings.warn(
-                f"fit: interrupted. Kept the best so far, of {', '.join(self.report_.names)}; fit again "
-                "for the whole of it.",
+                f"fit: interrupted. Kept the best so far ({', '.join(self.fit_result_.names)}); fit "
+                "again to train all candidates.",
                 stacklevel=2,
             )
-        elif self.report_.untried:
+        elif self.fit_result_.untried:
             warnings.warn(
                 f"fit: time_limit={self.time_limit} left no time to try "
-                f"{', '.join(self.report_.untried)}. Give more seconds, or choose one start.",
+                f"{', '.join(self.fit_result_.untried)}. Give more seconds, or choose one start.",
                 stacklevel=2,
             )
         return self
@@ -116,7 +116,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
             sample_weight: how many rows each one stands for.
         """
         check_is_fitted(self)
-        members = [member for member in self.stack_.members if member.has_exact_output]
+        members = [member for member in self.model_.members if member.has_exact_output]
         if not members:
             raise ConfigError(
                 f"update: the model of start={self._start()!r} has no exact last layer, which alone can "
@@ -128,9 +128,9 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         check_positive(arrays.y, self.scaling_.is_log, self.labels_.texts)
         with compiled_kernels(self.compile):
             for chunk in self._rows(arrays, self.scaling_).chunks():
-                self.stack_.extend(chunk.x, chunk.y)
+                self.model_.extend(chunk.x, chunk.y)
                 for member in members:
-                    member.absorb(chunk.x, chunk.y, chunk.weight)
+                    member.condition_on(chunk.x, chunk.y, chunk.weight)
         return self
 
     def posterior(self, X: Any) -> Predictive:
@@ -223,23 +223,25 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         rows = StoredRows(read, len(arrays))
         return rows if arrays.stay_where_they_are else rows.everything()
 
-    def _fit(self, arrays: Arrays, recipes: list[Recipe]) -> tuple[Scaling, Stack, Report]:
+    def _fit(
+        self, arrays: Arrays, recipes: list[Candidate]
+    ) -> tuple[Scaling, ModelAverage, Report]:
         if self._start() == "paper":  # as it is, without calibration
-            (recipe,) = recipes
+            (candidate,) = recipes
             scaling = self._scaling(arrays, self._logarithms(arrays, by_itself=False))
-            model, history = fit_recipe(
-                recipe,
+            model, history = fit_candidate(
+                candidate,
                 self._rows(arrays, scaling),
                 self.is_series_,
                 self.random_state,
                 self.progress,
             )
             report = Report(
-                names=[recipe.name],
-                histories={recipe.name: history},
+                names=[candidate.name],
+                histories={candidate.name: history},
                 interrupted=history.stopped == "interrupt",
             )
-            return scaling, Stack.of(model), report
+            return scaling, ModelAverage.of(model), report
 
         def trial(is_log: NDArray[np.bool_]) -> Trial:
             """A single start races alone: the held-out rows calibrate it."""
@@ -281,7 +283,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
     @torch.no_grad()
     def _posterior(self, x: NDArray[Any]) -> Predictive:
         with compiled_kernels(self.compile):
-            return self.scaling_.predictive(self.stack_.posterior(self._tensor(x)))
+            return self.scaling_.predictive(self.model_.posterior(self._tensor(x)))
 
     def _ask(
         self,

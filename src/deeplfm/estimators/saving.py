@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from deeplfm.storage import read_folder, write_folder
+from deeplfm.io.storage import read_folder, write_folder
 
 Contents = tuple[dict[str, Any], dict[str, Tensor]]
 

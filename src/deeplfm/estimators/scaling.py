@@ -11,8 +11,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from deeplfm.lognormal import Exponential
-from deeplfm.predictive import Predictive
+from deeplfm.predictive.log_normal import Exponential
+from deeplfm.predictive.mixture import Predictive
 
 Array = NDArray[np.float64]
 Piece = tuple[Array, Array] | tuple[Array, Array, Array | None]

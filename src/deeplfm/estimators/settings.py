@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator
 from deeplfm.errors import ConfigError
 from deeplfm.estimators.validation import check_settings
 from deeplfm.recipes import Architecture, recipes_for
+from deeplfm.selection.candidate import Candidate
 from deeplfm.training import Rows, RowSource
-from deeplfm.training.recipe import Recipe
 
 PRESETS = ("default", "paper")
 
@@ -35,12 +35,12 @@ class DeepLFMSettings(BaseEstimator):
             classical latent force model, whose outputs share their forces); for tables "table" (deep),
             "neighbours" (what the nearest rows share), "density" (targets of any distribution);
             "paper". ``None`` takes the preset's.
-        n_steps: training steps of each fit; ``None`` takes the recipe's own number.
-        batch_size: rows in each step; ``None`` takes the recipe's own: 1000 for tables, all rows for
+        n_steps: training steps of each fit; ``None`` takes the candidate's own number.
+        batch_size: rows in each step; ``None`` takes the candidate's own: 1000 for tables, all rows for
             series. Of these the 20 000 most recent rows are used, or 100 000 in batches.
         time_limit: seconds for the fit, which all starts share. It is looked at between steps, and a
             start that has begun is built to its end, so that a fit may take longer. What it stopped is in
-            ``report_``, and the same seed no longer gives the same bits.
+            ``fit_result_``, and the same seed no longer gives the same bits.
         patience: stop a fit after this many steps without a better objective.
         input_dependent_noise: learn the noise as a function of the input.
         log_targets: model logarithms: of all targets, or of none. ``None`` lets both race where swings
@@ -99,13 +99,16 @@ class DeepLFMSettings(BaseEstimator):
         self.progress = progress
         self.is_series = is_series
 
-    def _recipes(self, is_series: bool) -> list[Recipe]:
+    def _recipes(self, is_series: bool) -> list[Candidate]:
         """The recipes of the chosen start, as the user wants them trained."""
         recipes = recipes_for(self._start(), self._architecture(), is_series, self.n_steps)
         wishes: dict[str, Any] = {"patience": self.patience}
         if self.batch_size is not None:
             wishes["batch_size"] = self.batch_size
-        return [replace(recipe, schedule=replace(recipe.schedule, **wishes)) for recipe in recipes]
+        return [
+            replace(candidate, schedule=replace(candidate.schedule, **wishes))
+            for candidate in recipes
+        ]
 
     def _start(self) -> str:
         if self.preset not in PRESETS:

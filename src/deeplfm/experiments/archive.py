@@ -16,7 +16,7 @@ from deeplfm.experiments.runner import TASKS
 from deeplfm.experiments.scores import plain, write_document
 from deeplfm.experiments.setup import Setup
 from deeplfm.experiments.tasks import Record, task_name
-from deeplfm.files import write_whole
+from deeplfm.io.files import write_whole
 
 _KEPT = (
     *("case", "model", "seed", "data", "settings"),

@@ -18,7 +18,7 @@ _START_ROWS = 10_000
 
 
 def validation_curve(model: Any, split: Split, seed: int) -> list[dict[str, float]]:
-    """Step, NMSE and MNLL along the training of a model's first recipe; nothing for other models.
+    """Step, NMSE and MNLL along the training of a model's first candidate; nothing for other models.
 
     The model is trained once more for it, in the same way but without a held-out part of its own.
 
@@ -30,14 +30,14 @@ def validation_curve(model: Any, split: Split, seed: int) -> list[dict[str, floa
     model = getattr(model, "regressor_", model)  # of a comparator made of our parts
     if not isinstance(model, DeepLFMSettings) or VALIDATION not in split.x_test:
         return []
-    recipe, *_ = model._recipes(is_series=False)
+    candidate, *_ = model._recipes(is_series=False)
     rows = _rows(model, split.x_train, split.y_train)
     start = rows.take(torch.arange(min(_START_ROWS, len(rows))))
     validation = _rows(model, split.x_test[VALIDATION], split.y_test[VALIDATION])
-    every = max(1, recipe.schedule.n_steps // _N_POINTS)
-    schedule = replace(recipe.schedule, validate_every=every)
+    every = max(1, candidate.schedule.n_steps // _N_POINTS)
+    schedule = replace(candidate.schedule, validate_every=every)
     with compiled_kernels(model.compile):
-        history = train(recipe.build(start, seed), rows, schedule, seed, validation)
+        history = train(candidate.build(start, seed), rows, schedule, seed, validation)
     return history.validation
 
 

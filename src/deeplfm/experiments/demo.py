@@ -12,7 +12,7 @@ from deeplfm.baselines.exact_gp import ExactGP
 from deeplfm.data.toy import ToyData, toy_system
 from deeplfm.estimators import DeepLFMRegressor
 from deeplfm.experiments.scores import ScoreRow, score
-from deeplfm.predictive import Predictive
+from deeplfm.predictive.mixture import Predictive
 
 SPLITS = ("interpolation", "extrapolation")
 PAPER = {"DGP-EQ": (1.4, 3.7), "DLFM": (1.5, 2.4)}  # extrapolation NMSE and MNLL, published toy

@@ -19,7 +19,7 @@ from deeplfm.experiments.outcome import Outcome
 from deeplfm.experiments.setup import Setup
 from deeplfm.experiments.tables import WORDS, markdown_heading, markdown_remarks, markdown_table
 from deeplfm.experiments.verdicts import verdict
-from deeplfm.files import write_whole
+from deeplfm.io.files import write_whole
 
 _FIGURES = "figures"
 

@@ -15,10 +15,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.errors import InputError
-from deeplfm.files import write_whole
-from deeplfm.metrics import coverage, mnll, nmse
-from deeplfm.predictive import Predictive
-from deeplfm.versions import versions
+from deeplfm.io.files import write_whole
+from deeplfm.io.versions import versions
+from deeplfm.predictive.metrics import coverage, mnll, nmse
+from deeplfm.predictive.mixture import Predictive
 
 
 @dataclass(frozen=True)

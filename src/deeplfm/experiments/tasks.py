@@ -25,8 +25,8 @@ from deeplfm.experiments.declaration import Case, Entry, Split
 from deeplfm.experiments.models import NotAvailableError
 from deeplfm.experiments.scores import plain, score, write_document
 from deeplfm.experiments.source import source_digest
-from deeplfm.files import write_whole
-from deeplfm.versions import versions
+from deeplfm.io.files import write_whole
+from deeplfm.io.versions import versions
 
 DONE, FAILED, NOT_AVAILABLE = "done", "failed", "not available"
 Record = dict[str, Any]
@@ -222,13 +222,13 @@ def _results(task: Task, folder: Path) -> Record:
     seconds: dict[str, float] = {}
     with _clock(seconds, "fit"):
         model.fit(split.x_train, split.y_train)
-    if getattr(getattr(model, "report_", None), "interrupted", False):
+    if getattr(getattr(model, "fit_result_", None), "interrupted", False):
         raise KeyboardInterrupt  # half a fit is no result
     with _clock(seconds, "predict"):
         posteriors = {part: model.posterior(x) for part, x in split.x_test.items()}
     rows = [row for part in posteriors for row in _scores(task, split, part, posteriors[part])]
     results: Record = {"rows": rows, "seconds": seconds}
-    if (report := getattr(model, "report_", None)) is not None:
+    if (report := getattr(model, "fit_result_", None)) is not None:
         results["weight"] = report.weight  # what it is made of
     if task.is_drawn and split.is_series:
         _draw(model.posterior(split.time[:, None]), task, folder)

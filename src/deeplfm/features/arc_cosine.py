@@ -23,7 +23,7 @@ class ArcCosine(FeatureMap):
     spectral_variance: ClassVar[float] = 1.0
     order: ClassVar[int] = 1
 
-    def tables(
+    def coefficients(
         self,
         frequency: Float[Tensor, "*S #G P Q M"],
         feature_weight: Float[Tensor, " M"],
@@ -34,7 +34,7 @@ class ArcCosine(FeatureMap):
         projection, size = projected(self, frequency, feature_weight)
         return projection, math.sqrt(2) * size
 
-    def waves(
+    def basis(
         self,
         x: Float[Tensor, "*#S N P"],
         tables: Tables,

@@ -136,13 +136,13 @@ class FeatureMap(nn.Module):
             feature_weight: prior standard deviation of each wave within its force: M^(−½) for
                 random frequencies, root quadrature weights for nodes.
         """
-        tables = self.tables(frequency, feature_weight, self.extent(x, frequency))
-        columns = [*self.waves(x, tables), *self.extra_columns(x)]
+        tables = self.coefficients(frequency, feature_weight, self.extent(x, frequency))
+        columns = [*self.basis(x, tables), *self.extra_columns(x)]
         samples = torch.broadcast_shapes(*(column.shape[:-1] for column in columns))
         return torch.cat([column.expand(*samples, -1) for column in columns], dim=-1)
 
     @abstractmethod
-    def tables(
+    def coefficients(
         self,
         frequency: Float[Tensor, "*S #G P Q M"],
         feature_weight: Float[Tensor, " M"],
@@ -162,7 +162,7 @@ class FeatureMap(nn.Module):
         """
 
     @abstractmethod
-    def waves(
+    def basis(
         self,
         x: Float[Tensor, "*#S N P"],
         tables: Tables,

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.features.base import FeatureMap, Tables
-from deeplfm.features.waves import HarmonicMap, steady_tables
+from deeplfm.features.harmonic import HarmonicMap, steady_coefficients
 
 
 class ExponentiatedQuadratic(HarmonicMap):
@@ -21,7 +21,7 @@ class ExponentiatedQuadratic(HarmonicMap):
 
     spectral_variance: ClassVar[float] = 1.0
 
-    def tables(
+    def coefficients(
         self,
         frequency: Float[Tensor, "*S #G P Q M"],
         feature_weight: Float[Tensor, " M"],
@@ -30,7 +30,7 @@ class ExponentiatedQuadratic(HarmonicMap):
     ) -> Tables:
         """One term that sees all inputs."""
         projection, size = projected(self, frequency, feature_weight)
-        return steady_tables(
+        return steady_coefficients(
             projection.unsqueeze(-3),  # *S G 1 P K
             size.unsqueeze(-2),
             torch.zeros_like(size).unsqueeze(-2),

@@ -10,21 +10,21 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from deeplfm.features.base import Tables
-from deeplfm.features.waves import HarmonicMap, WaveTables, steady_tables
-from deeplfm.features.waves import response_transients as response_transients
+from deeplfm.features.harmonic import Coefficients, HarmonicMap, steady_coefficients
+from deeplfm.features.harmonic import response_transients as response_transients
 
 # Up to this |z| a response is written as a polynomial: the quotient would lose digits of gradients.
 _RADIUS = 0.2
 _NEARLY_ZERO = 1e-30  # kernels take a gain of 0 for one that no row may change
 
 
-def response_tables(
+def response_coefficients(
     decay: Float[Tensor, "*#S G J"],
     frequency: Float[Tensor, "*S G J K"],
     gain: Float[Tensor, "*#S G J K"],
     extent: Float[Tensor, "*#S J"],
     lower_limit: float = 0.0,
-) -> WaveTables:
+) -> Coefficients:
     r"""Tables of Σ_j S_jk ∫ₐᵗ e^{−γ(t−τ)} e^{jωτ} dτ.
 
     The closed form e^{jωa}(e^{jωs} − e^{−γs})/(γ+jω), s = t − a, is a wave and a transient. It is 0/0 at
@@ -47,7 +47,7 @@ def response_tables(
         amplitude = gain / torch.hypot(decay, frequency)
         phase = -torch.atan2(frequency, decay.expand_as(frequency))
         steady = frequency.unsqueeze(-2), amplitude, phase
-        return steady_tables(*(item.to(dtype) for item in steady))
+        return steady_coefficients(*(item.to(dtype) for item in steady))
     radius = torch.hypot(decay.detach(), frequency.detach()) * extent[..., None, :, None]
     extent = torch.where(extent > 0, extent, 1.0)  # the unit of the powers
     reach = extent.double()[..., None, :, None]  # *#S 1 J 1
@@ -81,7 +81,7 @@ def response_tables(
         decay.squeeze(-1).expand(*samples, -1, -1),
         extent.expand(*samples, -1),
     )
-    return WaveTables(*(item.to(dtype) for item in tables))
+    return Coefficients(*(item.to(dtype) for item in tables))
 
 
 def _n_terms(radius: float, dtype: torch.dtype) -> int:
@@ -145,7 +145,7 @@ class FirstOrder(HarmonicMap):
         """1/|γ + jω|."""
         return 1 / torch.hypot(self.decay.to(frequency.dtype).unsqueeze(-1), frequency)
 
-    def tables(
+    def coefficients(
         self,
         frequency: Float[Tensor, "*S #G P Q M"],
         feature_weight: Float[Tensor, " M"],
@@ -158,7 +158,7 @@ class FirstOrder(HarmonicMap):
             sensitivity = sensitivity * self.input_weight[:, None]
         gain = (sensitivity[..., None] * feature_weight.to(sensitivity.dtype)).flatten(-2)  # G P K
         frequency = frequency.flatten(-2)[..., inputs, :]
-        return response_tables(
+        return response_coefficients(
             self.decay[:, inputs],
             frequency.expand(*frequency.shape[:-3], self.n_groups, *frequency.shape[-2:]),
             gain[:, inputs],

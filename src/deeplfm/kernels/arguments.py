@@ -19,7 +19,7 @@ class Moments(NamedTuple):
         frequency: ω of every term, dimension and column.
         amplitude: a of every term and column.
         phase: α of every term and column.
-        decay: of the transients of each input; see :func:`transient_lines`.
+        decay: of the transients of each input; see :func:`transient_rows`.
         extent: unit of the powers of each input.
         gains: of the transients, real and imaginary.
         base: what is added for all samples, real and imaginary: N rows, or none where that is nothing.
@@ -82,7 +82,7 @@ class Moments(NamedTuple):
         return self.x.new_empty(shape).movedim(2, 0), self.x.new_empty(shape).movedim(2, 0)
 
 
-def transient_lines(
+def transient_rows(
     x: Float[Tensor, "*S P N"],
     decay: Float[Tensor, "*#S P"],
     extent: Float[Tensor, "*#S P"],
@@ -109,7 +109,7 @@ def pull_transients(
     lines: Float[Tensor, "L N"],
     gradient: Float[Tensor, "L N"],
 ) -> tuple[Float[Tensor, "P N"], Float[Tensor, " P"]]:
-    """Gradients of inputs and decays, from those of :func:`transient_lines` and its result."""
+    """Gradients of inputs and decays, from those of :func:`transient_rows` and its result."""
     values, gradients = (item.unflatten(0, (-1, len(x))) for item in (lines, gradient))
     by_exponent = (values[0] * gradients[0]).neg_()
     by_x = by_exponent * decay[:, None]

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from deeplfm.errors import DeepLFMError
-from deeplfm.files import cache_folder
+from deeplfm.io.files import cache_folder
 
 _SOURCE = Path(__file__).with_name("waves.cpp")
 _FLAGS = (

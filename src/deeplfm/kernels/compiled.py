@@ -30,7 +30,7 @@ class CompiledKernels:
     def evaluate(
         self, x: Tensor, frequency: Tensor, amplitude: Tensor, phase: Tensor, *bases: Tensor | None
     ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """See :func:`deeplfm.features.waves.wave_sum`; nothing is kept."""
+        """See :func:`deeplfm.features.harmonic.harmonic_sum`; nothing is kept."""
         tables = [frequency.flatten(1, 2), amplitude, phase]
         shape = (len(frequency), *x.shape[2:4], frequency.shape[-1])  # B S N K
         totals = tuple(

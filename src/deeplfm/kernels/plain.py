@@ -18,7 +18,7 @@ class PlainKernels:
     def evaluate(
         self, x: Tensor, frequency: Tensor, amplitude: Tensor, phase: Tensor, *bases: Tensor | None
     ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """See :func:`deeplfm.features.waves.wave_sum`; cosines and sines are kept."""
+        """See :func:`deeplfm.features.harmonic.harmonic_sum`; cosines and sines are kept."""
         if x.shape[-1] == 1:
             angle = torch.addcmul(phase[:, :, None, None], x, frequency[:, :, None])  # B J S N K
         else:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deeplfm.kernels.arguments import pull_transients, transient_lines
+from deeplfm.kernels.arguments import pull_transients, transient_rows
 from deeplfm.kernels.rectangles import Lines, rectangles, shape_of
 from deeplfm.kernels.tiles import BatchTables, Tile, TileRows
 from deeplfm.kernels.workspace import TileShape, workspace
@@ -42,7 +42,7 @@ class Share:
         self.table = table.view(n_terms, n_dimensions + 1, -1)  # J I+1 R: inputs and ones
         self.table[:, :-1], self.table[:, -1] = self.x.mT, 1.0
         if batch.kinds:
-            lines_of_all = transient_lines(self.time, batch.decay, batch.extent, given.n_powers)
+            lines_of_all = transient_rows(self.time, batch.decay, batch.extent, given.n_powers)
             torch.cat(list(lines_of_all), out=self.transients)
 
     def flat(self, item: Float[Tensor, "B _ N U"]) -> Float[Tensor, "R U"]:

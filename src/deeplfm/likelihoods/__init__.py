@@ -1,7 +1,7 @@
 """Likelihoods: what an observation is, given the function."""
 
 from deeplfm.likelihoods.base import Components, Likelihood, mask_missing
-from deeplfm.likelihoods.bells import Bells
 from deeplfm.likelihoods.gaussian import Gaussian
+from deeplfm.likelihoods.mixture_density import MixtureDensity
 
-__all__ = ["Bells", "Components", "Gaussian", "Likelihood", "mask_missing"]
+__all__ = ["Components", "Gaussian", "Likelihood", "MixtureDensity", "mask_missing"]

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from deeplfm.columns import LayerColumns
 from deeplfm.config import BlockConfig
+from deeplfm.features.columns import LayerColumns
 from deeplfm.layers import Block
 from deeplfm.likelihoods.base import Components, Likelihood, mask_missing
 from deeplfm.variational.products import multiply

@@ -26,7 +26,7 @@ from deeplfm.plots.style import (
 from deeplfm.plots.timeaxis import TimeAxis
 
 if TYPE_CHECKING:
-    from deeplfm.inspection import Curve
+    from deeplfm.inspection.forces import Curve
 
 
 def plot_curve(

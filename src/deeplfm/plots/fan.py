@@ -12,7 +12,7 @@ from numpy import ndarray
 from deeplfm.errors import InputError
 from deeplfm.plots.dense import MOST_ROWS, envelope, outline
 from deeplfm.plots.style import BLUE, tint
-from deeplfm.predictive import Predictive
+from deeplfm.predictive.mixture import Predictive
 
 COVERAGES = (0.5, 0.8, 0.95)
 

@@ -28,7 +28,7 @@ from deeplfm.plots.style import (
 from deeplfm.starts.spectrum import periodogram
 
 if TYPE_CHECKING:
-    from deeplfm.inspection import Spectrum
+    from deeplfm.inspection.forces import Spectrum
 
 _DECADES = 6  # of power that are shown below the strongest wave
 _BINS_PER_DECADE = 250

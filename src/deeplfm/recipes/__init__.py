@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+from deeplfm.ensemble.autoregression_candidates import feedback_recipe, memory_recipe
+from deeplfm.ensemble.tables import density_recipe, neighbours_recipe, paper_recipe, table_recipe
 from deeplfm.errors import ConfigError
 from deeplfm.recipes.architecture import Architecture
-from deeplfm.recipes.feedback import feedback_recipe, memory_recipe
 from deeplfm.recipes.lfm import lfm_recipe
 from deeplfm.recipes.phase import phase_recipe
 from deeplfm.recipes.rhythm import rhythm_recipe
@@ -16,8 +17,7 @@ from deeplfm.recipes.series import (
     pursuit_recipe,
     spectrum_recipe,
 )
-from deeplfm.recipes.tables import density_recipe, neighbours_recipe, paper_recipe, table_recipe
-from deeplfm.training.recipe import Recipe
+from deeplfm.selection.candidate import Candidate
 
 _OF_SERIES = (
     "spectrum",
@@ -35,7 +35,7 @@ STARTS = ("race", "paper", "table", "neighbours", "density", *_OF_SERIES)
 
 def recipes_for(
     start: str, architecture: Architecture, is_series: bool, n_steps: int | None = None
-) -> list[Recipe]:
+) -> list[Candidate]:
     """The recipes behind a start: one, or all that race.
 
     Args:
@@ -115,7 +115,7 @@ def recipes_for(
             for name in ("rhythm", "phase", "deep", "composition", "feedback", "memory")
         ),
         neighbours_recipe(
-            architecture, handicap=math.inf
+            architecture, margin=math.inf
         ),  # rough series: for gaps, which have two sides
     ]
 

@@ -25,13 +25,13 @@ from deeplfm.recipes.covariates import (
     start_own,
     unexplained,
 )
+from deeplfm.selection.candidate import Candidate
 from deeplfm.starts.initial import observed_series, set_noise, spread_evenly
 from deeplfm.starts.spectrum import periodogram
 from deeplfm.training import Rows
-from deeplfm.training.recipe import Recipe
 
 
-def lfm_recipe(architecture: Architecture, n_steps: int = 200) -> Recipe:
+def lfm_recipe(architecture: Architecture, n_steps: int = 200) -> Candidate:
     r"""f_d' + γ_d f_d = Σ_q S_dq u_q, one posterior of u_q for all outputs.
 
     From two outputs on, decays and forces can be told apart: what all outputs answer in their own way
@@ -63,7 +63,7 @@ def lfm_recipe(architecture: Architecture, n_steps: int = 200) -> Recipe:
         set_noise(model, torch.full((n_outputs,), 0.05))
         return model
 
-    return Recipe("lfm", build, collapsed_schedule(n_steps))
+    return Candidate("lfm", build, collapsed_schedule(n_steps))
 
 
 def _loadings(rows: Rows, n_forces: int) -> Float[Tensor, "D Q"]:

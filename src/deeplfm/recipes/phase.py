@@ -20,11 +20,11 @@ from deeplfm.recipes.architecture import (
 )
 from deeplfm.recipes.covariates import beside_covariates, of_time, start_covariates, unexplained
 from deeplfm.recipes.series import broad_config
+from deeplfm.selection.candidate import Candidate
 from deeplfm.starts.initial import lines_of, observed_series, start_from_lines, start_rest
 from deeplfm.starts.phase import Cycle, find_cycle
 from deeplfm.starts.walk import set_multiples
 from deeplfm.training import Rows
-from deeplfm.training.recipe import Recipe
 from deeplfm.variational import FullCovariance
 
 _MOST_ROWS = 5000  # the search solves for shape and phase of all of them at once
@@ -35,7 +35,7 @@ _HANDICAP = 0.1  # it was found among many
 _LEAST_SIZE = 0.02  # of a harmonic, where the largest has 1
 
 
-def phase_recipe(architecture: Architecture, n_steps: int = 60) -> Recipe:
+def phase_recipe(architecture: Architecture, n_steps: int = 60) -> Candidate:
     r"""One hidden unit for each output, its phase; harmonics of it, and lines and a residual of time.
 
     The phase is found before training and stays: q(W) of the hidden layer is its Gaussian posterior.
@@ -82,7 +82,7 @@ def phase_recipe(architecture: Architecture, n_steps: int = 60) -> Recipe:
         start_rest(model, rest_block, left, found)
         return model
 
-    return Recipe("phase", build, collapsed_schedule(n_steps), handicap=_HANDICAP)
+    return Candidate("phase", build, collapsed_schedule(n_steps), margin=_HANDICAP)
 
 
 def _cycles(rows: Rows) -> list[Cycle | None]:

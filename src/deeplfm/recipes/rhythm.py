@@ -20,6 +20,7 @@ from deeplfm.recipes.architecture import (
 )
 from deeplfm.recipes.covariates import beside_own_covariates, start_own, unexplained
 from deeplfm.recipes.series import Walk, pursuit_recipe
+from deeplfm.selection.candidate import Candidate
 from deeplfm.starts.initial import observed_series, start_rest
 from deeplfm.starts.response import Response, find_response
 from deeplfm.starts.rhythm import find_rhythm
@@ -27,7 +28,6 @@ from deeplfm.starts.rounds import find_rounds
 from deeplfm.starts.spectrum import Pursuit
 from deeplfm.starts.walk import set_multiples, without_slow
 from deeplfm.training import Rows
-from deeplfm.training.recipe import Recipe
 
 _MOST_HARMONICS = 20
 _MOST_OUTPUTS = (
@@ -43,7 +43,7 @@ def rhythm_recipe(
     has_trend: bool = False,
     walk: Walk | None = None,
     n_steps: int = 60,
-) -> Recipe:
+) -> Candidate:
     r"""f_d' + γ_d f_d = S_d u with a periodic u, and lines and a broad-band residual of each output.
 
     What is an answer to the force and what is an output's own, the evidence says. Where fewer than two
@@ -52,7 +52,7 @@ def rhythm_recipe(
 
     Args:
         architecture: dtype, noise and system of the linear path.
-        name: of the recipe.
+        name: of the candidate.
         has_trend: add a constant and a trend; each output then has its harmonics for itself.
         walk: add a level that wanders, beside which a rhythm is looked for; likewise. Steps of a rough
             one know nothing of each other, those of a smooth one last a while.
@@ -81,7 +81,7 @@ def rhythm_recipe(
         )
         return alone.build(rows, seed)
 
-    return Recipe(name, build, collapsed_schedule(n_steps))
+    return Candidate(name, build, collapsed_schedule(n_steps))
 
 
 def _answering(

@@ -25,6 +25,7 @@ from deeplfm.recipes.architecture import (
     new_model,
 )
 from deeplfm.recipes.covariates import beside_covariates, of_time, start_covariates, unexplained
+from deeplfm.selection.candidate import Candidate
 from deeplfm.starts.initial import (
     lines_of,
     set_noise,
@@ -37,7 +38,6 @@ from deeplfm.starts.initial import (
 from deeplfm.starts.spectrum import Pursuit
 from deeplfm.starts.walk import start_walk
 from deeplfm.training import Rows
-from deeplfm.training.recipe import Recipe
 
 Walk = Literal["rough", "smooth"]
 _ROUGH = BlockConfig("eq", "original", n_features=100, frequencies="prior-fixed")
@@ -55,12 +55,12 @@ def pursuit_recipe(
     walk: Walk | None = None,
     found: list[Pursuit] | None = None,
     n_steps: int = 60,
-) -> Recipe:
+) -> Candidate:
     """The linear path alone: lines found in the spectrum, and a broad-band residual.
 
     Args:
         architecture: dtype and noise.
-        name: of the recipe.
+        name: of the candidate.
         n_lines: at most this many lines for each output.
         bandwidth: of each line, in units of one over the record length.
         jitter: relative bandwidth of each line.
@@ -96,10 +96,10 @@ def pursuit_recipe(
             start_walk(rest_block, rows)
         return model
 
-    return Recipe(name, build, collapsed_schedule(n_steps))
+    return Candidate(name, build, collapsed_schedule(n_steps))
 
 
-def deep_recipe(architecture: Architecture, n_lines: int = 8, n_steps: int = 60) -> Recipe:
+def deep_recipe(architecture: Architecture, n_lines: int = 8, n_steps: int = 60) -> Candidate:
     """Linear and deep path side by side: begins as the shallow model, deepens as the data ask."""
     first = block_for(architecture)
     deep = replace(first, inputs="hidden", n_forces=1, n_features=30)
@@ -118,10 +118,10 @@ def deep_recipe(architecture: Architecture, n_lines: int = 8, n_steps: int = 60)
         model.likelihood.load_state_dict(linear.likelihood.state_dict())
         return model
 
-    return Recipe("deep", build, collapsed_schedule(n_steps))
+    return Candidate("deep", build, collapsed_schedule(n_steps))
 
 
-def spectrum_recipe(architecture: Architecture, n_steps: int = 60) -> Recipe:
+def spectrum_recipe(architecture: Architecture, n_steps: int = 60) -> Candidate:
     """The deep path, its first layer drawn from the periodogram, beside a broad-band residual."""
     first = block_for(architecture)
     output = (replace(first, n_forces=1), broad_config(architecture))
@@ -139,10 +139,12 @@ def spectrum_recipe(architecture: Architecture, n_steps: int = 60) -> Recipe:
         return model
 
     schedule = replace(collapsed_schedule(n_steps), learning_rate=0.02)
-    return Recipe("spectrum", build, schedule)
+    return Candidate("spectrum", build, schedule)
 
 
-def composition_recipe(architecture: Architecture, n_lines: int = 2, n_steps: int = 60) -> Recipe:
+def composition_recipe(
+    architecture: Architecture, n_lines: int = 2, n_steps: int = 60
+) -> Candidate:
     """One hidden unit for each output, found by searching for compositions by their evidence."""
 
     def build(rows: Rows, seed: int) -> DeepLFM:
@@ -173,7 +175,7 @@ def composition_recipe(architecture: Architecture, n_lines: int = 2, n_steps: in
             start_from_composition(model, rows, d, generator, n_search_steps=(5 * n_steps) // 2)
         return model
 
-    return Recipe("composition", build, collapsed_schedule(n_steps), handicap=0.2)
+    return Candidate("composition", build, collapsed_schedule(n_steps), margin=0.2)
 
 
 def broad_config(architecture: Architecture) -> BlockConfig:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from deeplfm.report.evidence import Case, Judgement
+from deeplfm.report.evidence import Case, Score
 from deeplfm.report.facts import TargetFacts
 from deeplfm.report.wording import amount, count, percent
 
@@ -136,7 +136,7 @@ def _of_the_forecast(case: Case, ahead: float, index: int, target: TargetFacts) 
         )
 
 
-def _of_the_scores(judgement: Judgement, index: int, target: TargetFacts) -> Iterator[str]:
+def _of_the_scores(judgement: Score, index: int, target: TargetFacts) -> Iterator[str]:
     name, rows = target.name, len(judgement.positions(index))
     if not rows:
         yield f"{name}: 0 of the later observations are known; it could not be scored."

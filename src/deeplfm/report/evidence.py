@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float64
 from numpy import ndarray
 
-from deeplfm.inspection import Spectrum
+from deeplfm.inspection.forces import Spectrum
 from deeplfm.report.clock import Clock
 from deeplfm.report.facts import RecordFacts, read_record
 from deeplfm.report.prediction import (
@@ -23,9 +23,9 @@ from deeplfm.report.prediction import (
     posteriors,
     predict,
 )
+from deeplfm.selection.select import Report
+from deeplfm.selection.split import split
 from deeplfm.training import Rows
-from deeplfm.training.held_out import split
-from deeplfm.training.race import Report
 
 if TYPE_CHECKING:
     from deeplfm.estimators import DeepLFMForecaster
@@ -49,7 +49,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Score:
     """Forecasts beside what came true.
 
     Attributes:
@@ -120,7 +120,7 @@ class Case:
     model_unit: float
     prediction: Prediction
     horizon: float | None
-    judgement: Judgement | None
+    judgement: Score | None
 
 
 def gather(
@@ -142,7 +142,7 @@ def gather(
         training,
         record,
         used_rows(forecaster, clock),
-        forecaster.regressor_.report_,
+        forecaster.regressor_.fit_result_,
         spectra,
         {item.label: lines_of(item, model_unit, record.span) for item in spectra},
         model_unit,
@@ -152,14 +152,14 @@ def gather(
     )
 
 
-def judge(forecaster: DeepLFMForecaster, later: pd.DataFrame, scores: pd.DataFrame) -> Judgement:
+def judge(forecaster: DeepLFMForecaster, later: pd.DataFrame, scores: pd.DataFrame) -> Score:
     """Where later observations, indexed by their times, lie within what the model said of them."""
     values = later[forecaster.targets_].to_numpy(np.float64, na_value=np.nan)
     positions = [
         posterior.cdf(torch.tensor(values[rows])).numpy()
         for rows, posterior in posteriors(forecaster, later.index, later)
     ]
-    return Judgement(later.index, values, np.concatenate(positions), scores)
+    return Score(later.index, values, np.concatenate(positions), scores)
 
 
 def lines_of(spectrum: Spectrum, unit: float, span: float) -> list[Line]:

@@ -18,16 +18,16 @@ import deeplfm
 from deeplfm.errors import InputError
 from deeplfm.estimators.observations import Name
 from deeplfm.estimators.roles import SUFFIXES
-from deeplfm.files import write_whole
+from deeplfm.io.files import write_whole
+from deeplfm.io.versions import versions
 from deeplfm.report import tables
 from deeplfm.report.cautions import cautions, looks_clinical
 from deeplfm.report.charts import MOST_POINTS
 from deeplfm.report.clock import Clock
-from deeplfm.report.evidence import Case, Judgement, gather
+from deeplfm.report.evidence import Case, Score, gather
 from deeplfm.report.panels import Panels
 from deeplfm.report.prediction import LEVELS, RECORD_ROWS, thinned
 from deeplfm.report.wording import amount, count, listed
-from deeplfm.versions import versions
 
 if TYPE_CHECKING:
     from deeplfm.estimators import DeepLFMForecaster
@@ -166,7 +166,7 @@ def _data_summary(case: Case) -> str:
     return f"{count(record.n_rows)} rows over {clock.length(record.span)}, {step}.{zone}"
 
 
-def _judged_summary(judgement: Judgement, clock: Clock) -> str:
+def _judged_summary(judgement: Score, clock: Clock) -> str:
     times = judgement.times
     return (
         f"Judged by {count(len(times))} rows from {clock.text(times[0])} to {clock.text(times[-1])} "

@@ -14,7 +14,7 @@ from numpy import ndarray
 from scipy.stats import norm
 
 from deeplfm.estimators.observations import Name
-from deeplfm.predictive import Predictive
+from deeplfm.predictive.mixture import Predictive
 from deeplfm.report.clock import Clock
 
 if TYPE_CHECKING:

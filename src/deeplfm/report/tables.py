@@ -12,11 +12,11 @@ import pandas as pd
 
 from deeplfm.estimators.observations import Name
 from deeplfm.report.clock import Clock
-from deeplfm.report.evidence import Judgement, Line
+from deeplfm.report.evidence import Line, Score
 from deeplfm.report.facts import RecordFacts
 from deeplfm.report.prediction import LEVELS
 from deeplfm.report.wording import aligned, amount, count, percent
-from deeplfm.training.race import Report
+from deeplfm.selection.select import Report
 
 _SCORE_NAMES = {
     "rows": "rows",
@@ -64,7 +64,7 @@ def target_table(record: RecordFacts, clock: Clock) -> Table:
     )
 
 
-def score_table(judgement: Judgement) -> Table:
+def score_table(judgement: Score) -> Table:
     """Scores on observations that the model has not seen."""
     scores = judgement.scores
     columns = [name for name in scores.columns if name in _SCORE_NAMES]
@@ -79,7 +79,7 @@ def score_table(judgement: Judgement) -> Table:
     )
 
 
-def coverage_table(judgement: Judgement, targets: list[str]) -> Table:
+def coverage_table(judgement: Score, targets: list[str]) -> Table:
     """How many observations each interval held."""
     rows = [
         [name, *(percent(judgement.coverage(index, level / 100)) for level in LEVELS)]

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from deeplfm.interruption import stop_requested
+from deeplfm.training.interruption import stop_requested
 from deeplfm.variational import Exact
 from deeplfm.variational.products import weighted_gram, weighted_moment
 

@@ -15,7 +15,7 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.blas import dtrsm
 from scipy.special import ndtr
 
-from deeplfm.interpolation import even_step
+from deeplfm.ensemble.even_grid import even_step
 from deeplfm.starts.spectrum import Array, Pursuit, criterion, known_lines, pursue, typical_step
 
 _FEWEST_ROUNDS = 1.15  # of the cycle in the record

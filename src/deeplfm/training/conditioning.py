@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.model import DeepLFM
-from deeplfm.training.held_out import without_light
+from deeplfm.selection.split import without_light
 from deeplfm.training.rows import RowSource
 
 
@@ -24,7 +24,7 @@ def statistics(
 
 
 @torch.no_grad()
-def remember(model: DeepLFM, rows: RowSource, reach: float | None = None) -> None:
+def set_train_data(model: DeepLFM, rows: RowSource, reach: float | None = None) -> None:
     """Give rows to a model that keeps them; that of a series knows by its reach where targets are.
 
     Of more than it keeps, evenly spaced ones are read, and no others: memory must not grow with rows.
@@ -36,11 +36,11 @@ def remember(model: DeepLFM, rows: RowSource, reach: float | None = None) -> Non
     kept = rows.everything() if n_kept == n_rows else rows.take(some)
     if not model.weighs_rows:
         kept = without_light(kept)
-    model.remember(kept.x, kept.y, kept.weight, reach)
+    model.set_train_data(kept.x, kept.y, kept.weight, reach)
 
 
 def condition(model: DeepLFM, rows: RowSource) -> None:
     """Let a model hear all rows: keep them, and solve exact output weights, where it does either."""
-    remember(model, rows)
+    set_train_data(model, rows)
     if model.has_exact_output:
         model.solve(*statistics(model, rows))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from deeplfm.columns import LayerColumns
 from deeplfm.errors import TrainingDivergedError
 from deeplfm.features import FirstOrder
+from deeplfm.features.columns import LayerColumns
 from deeplfm.model import DeepLFM
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 
 from deeplfm.errors import ConfigError
-from deeplfm.interruption import stop_reason
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, objective
 from deeplfm.randomness import generator_for
 from deeplfm.training.conditioning import condition
 from deeplfm.training.divergence import diverged
+from deeplfm.training.interruption import stop_reason
 from deeplfm.training.progress import Progress, Silent
 from deeplfm.training.rows import Rows, RowSource
 from deeplfm.training.schedule import Phase, Schedule, role_of
@@ -58,7 +58,7 @@ def train(
 ) -> History:
     """Train a model in place; with validation rows, end at the parameters that scored best there.
 
-    It ends early on a plateau, by Ctrl-C, or where the time is over that ``deeplfm.interruption`` gives.
+    It ends early on a plateau, by Ctrl-C, or when the time limit is over.
 
     Args:
         model: what to train.
@@ -187,7 +187,7 @@ class _Run:
         return False
 
     def _validate(self) -> None:
-        from deeplfm.metrics import mnll, nmse
+        from deeplfm.predictive.metrics import mnll, nmse
 
         if self.validation is None:
             return

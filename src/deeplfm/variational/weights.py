@@ -27,7 +27,7 @@ class GaussianWeights(nn.Module):
     mean: Tensor
 
     @abstractmethod
-    def tables(self) -> tuple[Tensor, ...]:
+    def coefficients(self) -> tuple[Tensor, ...]:
         """What the moments of ΦW need to know of q, as tensors."""
 
     @staticmethod
@@ -49,7 +49,7 @@ class GaussianWeights(nn.Module):
         self, features: FeatureBlocks
     ) -> tuple[Float[Tensor, "*S G N U"], Float[Tensor, "*S G N U"]]:
         """Mean and variance of ΦW for each row."""
-        return self.moments(features, *self.tables())
+        return self.moments(features, *self.coefficients())
 
 
 class MeanField(GaussianWeights):
@@ -60,7 +60,7 @@ class MeanField(GaussianWeights):
         self.mean = nn.Parameter(torch.zeros(n_groups, n_columns, n_units))
         self.log_std = nn.Parameter(torch.zeros(n_groups, n_columns, n_units))
 
-    def tables(self) -> tuple[Tensor, ...]:
+    def coefficients(self) -> tuple[Tensor, ...]:
         """M and V."""
         return self.mean, (2 * self.log_std).exp()
 
@@ -96,7 +96,7 @@ class FullCovariance(GaussianWeights):
         diagonal = self.raw_root.diagonal(dim1=-2, dim2=-1).exp()
         return self.raw_root.tril(-1) + torch.diag_embed(diagonal)
 
-    def tables(self) -> tuple[Tensor, ...]:
+    def coefficients(self) -> tuple[Tensor, ...]:
         """Mean and root."""
         return self.mean, self.root
 
@@ -151,7 +151,7 @@ class Exact(FullCovariance):
         """R, upper triangular here: the inverse transposed factor of the precision."""
         return self._root
 
-    def tables(self) -> tuple[Tensor, ...]:
+    def coefficients(self) -> tuple[Tensor, ...]:
         """Mean and covariance A⁻¹."""
         return self.mean, self._root @ self._root.mT
 
@@ -178,7 +178,7 @@ class Exact(FullCovariance):
         self._refresh()
 
     @torch.no_grad()
-    def absorb(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
+    def condition_on(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
         """Add what further rows say: the posterior so far is their prior."""
         self.precision = self.precision + gram
         self.shift = self.shift + moment

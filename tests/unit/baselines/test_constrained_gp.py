@@ -14,7 +14,7 @@ from deeplfm.baselines.gradient_matching import Matching
 from deeplfm.baselines.systems import SYSTEMS, follow, interpolate
 from deeplfm.data.simulated import fitzhugh_nagumo, lotka_volterra
 from deeplfm.errors import ConfigError, InputError
-from deeplfm.metrics import coverage, nmse
+from deeplfm.predictive.metrics import coverage, nmse
 
 TRUTH = np.array([3.0, 0.2, 0.2])
 DATA = fitzhugh_nagumo(seed=3, n_rows=401)

@@ -20,7 +20,7 @@ TABLE = np.random.default_rng(0).normal(size=(60, 3))
 
 
 def model_of(baseline):
-    (member,) = baseline.regressor_.stack_.members
+    (member,) = baseline.regressor_.model_.members
     return member
 
 
@@ -60,7 +60,7 @@ def test_a_deep_gp_may_be_compiled():
 def test_deep_gps_have_our_care_where_asked():
     baseline = DeepEQ(preset="default", n_features=5, n_steps=1).fit(T, Y)
     assert model_of(baseline).has_exact_output
-    assert baseline.regressor_.report_.names == ["spectrum"]
+    assert baseline.regressor_.fit_result_.names == ["spectrum"]
     two = DeepEQ(hidden=(2, 4), preset="default", n_features=5, n_steps=1).fit(TABLE, TABLE[:, 0])
     assert [layer.width for layer in model_of(two).config.layers] == [2, 4, 1]
 

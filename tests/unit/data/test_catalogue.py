@@ -21,12 +21,12 @@ import pandas as pd
 import pytest
 
 from deeplfm import ConfigError, InputError
-from deeplfm import files as files_module
 from deeplfm.data import available, fetch, load, read_table, uci, write_table
 from deeplfm.data.places import import_extra
 from deeplfm.data.toy import toy_system
 from deeplfm.data.uci_folds import POWERPLANT, PROTEIN
-from deeplfm.files import cache_folder
+from deeplfm.io import files as files_module
+from deeplfm.io.files import cache_folder
 
 REAL = os.environ.get("DEEPLFM_DATA")
 needs_data = pytest.mark.skipif(not REAL, reason="DEEPLFM_DATA is not set")

@@ -11,7 +11,7 @@ from deeplfm import DeepLFMRegressor, InputError
 from deeplfm.estimators import arrays as module
 from deeplfm.estimators import validation
 from deeplfm.estimators.arrays import Arrays
-from deeplfm.training import held_out as held_out_module
+from deeplfm.selection import split as held_out_module
 from deeplfm.training import rows as rows_module
 
 N_ROWS = 300
@@ -161,7 +161,7 @@ import sys, threading, time
 import numpy as np, torch
 from deeplfm import BlockConfig, DeepLFM, LayerConfig, ModelConfig, Phase, Schedule
 from deeplfm.estimators import DeepLFMRegressor, settings
-from deeplfm.training.recipe import Recipe
+from deeplfm.selection.candidate import Candidate
 
 torch.set_num_threads(1)
 folder, n_rows = sys.argv[1], int(sys.argv[2])
@@ -184,7 +184,7 @@ def build(rows, seed):
     output = LayerConfig(1, (BlockConfig("eq", n_features=3),), "exact")
     return DeepLFM(ModelConfig(10, (output,), n_samples=1, n_paths=1), seed).double()
 
-small = Recipe("small", build, Schedule("collapsed", (Phase(3),)))
+small = Candidate("small", build, Schedule("collapsed", (Phase(3),)))
 settings.recipes_for = lambda *_: [small]
 threading.Thread(target=watch, daemon=True).start()
 model = DeepLFMRegressor().fit(X, y)

@@ -10,12 +10,12 @@ import torch
 from scipy.stats import norm
 
 import deeplfm
-from deeplfm import DeepLFMForecaster, DeepLFMRegressor, interruption
+from deeplfm import DeepLFMForecaster, DeepLFMRegressor
 from deeplfm.errors import ConfigError, InputError
 from deeplfm.estimators.logarithms import Trial, best_trial, swings_grow
 from deeplfm.estimators.scaling import Scaling
-from deeplfm.interruption import time_left, within
-from deeplfm.training import Rows
+from deeplfm.training import Rows, interruption
+from deeplfm.training.interruption import time_left, within
 
 T, T4 = np.arange(120.0), np.arange(400.0)
 RNG = np.random.default_rng(0)
@@ -103,7 +103,7 @@ def test_held_out_rows_are_heard() -> None:
     assert swings_grow(FALLS[:96, None]).tolist() == [True]
     models = {logs: fitted(FALLS, log_targets=logs) for logs in (False, True, None)}
     scores = {
-        logs: model.report_.held_out_mnll["memory"][0] + model.report_.units[0]
+        logs: model.fit_result_.held_out_mnll["memory"][0] + model.fit_result_.units[0]
         for logs, model in models.items()
     }
     assert scores[False] < scores[True]
@@ -179,7 +179,7 @@ def test_scores_count_rows_by_their_weight() -> None:
     mean = np.average(logs, weights=weight)
     scale = np.sqrt(np.average((logs - mean) ** 2, weights=weight))
     expected = np.log(scale) + np.average(logs[72:], weights=weight[72:])
-    assert model.report_.units == pytest.approx([expected])
+    assert model.fit_result_.units == pytest.approx([expected])
 
 
 def test_an_earlier_file_has_no_logarithms(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_scores_of_a_forecaster_are_in_the_users_units(tmp_path: Path) -> None:
     assert told["is_log"]
     # the density of a value is that of its standardised logarithm, by the slope of the map
     slope = np.log(np.log(SALES[:96]).std()) + np.log(SALES[72:96]).mean()
-    score = min(found[0] for found in model.regressor_.report_.held_out_mnll.values())
+    score = min(found[0] for found in model.regressor_.fit_result_.held_out_mnll.values())
     assert told["held_out_mnll"] == pytest.approx(score + slope)
     model.save(tmp_path / "m")
     assert deeplfm.load(tmp_path / "m").forecast(horizon=3)["sales_low"].gt(0).all()

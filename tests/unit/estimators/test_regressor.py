@@ -58,9 +58,9 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not() -> None:
 def test_the_race_runs_and_reports() -> None:
     model = DeepLFMRegressor(n_steps=2, n_features=10, hidden=(2,)).fit(TIME, WAVE)
     racing = recipes_for("race", Architecture(), is_series=True)
-    tried = model.report_.held_out_mnll.keys() | model.report_.failed.keys()
-    assert tried == {recipe.name for recipe in racing if recipe.foretells}
-    assert sum(weight[0] for weight in model.report_.weight.values()) == pytest.approx(1)
+    tried = model.fit_result_.held_out_mnll.keys() | model.fit_result_.failed.keys()
+    assert tried == {candidate.name for candidate in racing if candidate.forecasts}
+    assert sum(weight[0] for weight in model.fit_result_.weight.values()) == pytest.approx(1)
     assert np.isfinite(model.predict(np.linspace(-5, 20, 11))).all()
     assert model.posterior(TIME).sample(3, seed=1).shape == (3, 90, 1)
 
@@ -103,7 +103,7 @@ def test_shapes_follow_the_targets_and_parameters_survive_cloning() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_both_dtypes_fit(dtype: str) -> None:
     model = quick(dtype=dtype).fit(TIME, WAVE)
-    assert next(model.stack_.parameters()).dtype == getattr(torch, dtype)
+    assert next(model.model_.parameters()).dtype == getattr(torch, dtype)
     assert model.predict(TIME) == pytest.approx(WAVE, abs=0.1)
 
 
@@ -209,15 +209,15 @@ def test_a_trend_goes_on() -> None:
 def test_tables_race_too() -> None:
     x = np.random.default_rng(0).normal(size=(80, 2))
     model = DeepLFMRegressor(n_steps=3, n_features=10).fit(x, x.sum(1))
-    assert set(model.report_.held_out_mnll) == {"table", "neighbours", "density"}
+    assert set(model.fit_result_.held_out_mnll) == {"table", "neighbours", "density"}
 
 
 def test_a_time_limit_is_recorded_and_saved(tmp_path: Path) -> None:
     model = quick(time_limit=0.0, n_steps=1000).fit(TIME, WAVE)
-    assert len(model.report_.histories["pursuit"].loss) == 1
-    assert model.report_.histories["pursuit"].stopped == "time"
+    assert len(model.fit_result_.histories["pursuit"].loss) == 1
+    assert model.fit_result_.histories["pursuit"].stopped == "time"
     model.save(tmp_path / "model")
-    assert DeepLFMRegressor.load(tmp_path / "model").report_ == model.report_
+    assert DeepLFMRegressor.load(tmp_path / "model").fit_result_ == model.fit_result_
 
 
 def test_a_race_without_time_says_what_it_has_not_tried(tmp_path: Path) -> None:
@@ -226,19 +226,19 @@ def test_a_race_without_time_says_what_it_has_not_tried(tmp_path: Path) -> None:
         UserWarning, match=r"time_limit=0.0 left no time to try .*, memory\. Give more"
     ):
         model.fit(TIME, WAVE)
-    assert model.report_.names == ["pursuit: steady lines"]
-    assert {"rhythm", "deep", "memory"} <= set(model.report_.untried)
-    assert not model.report_.interrupted
+    assert model.fit_result_.names == ["pursuit: steady lines"]
+    assert {"rhythm", "deep", "memory"} <= set(model.fit_result_.untried)
+    assert not model.fit_result_.interrupted
     later = np.linspace(10, 14, 50)
     assert model.predict(later) == pytest.approx(np.sin(3 * later), abs=0.2)
     model.save(tmp_path / "model")
-    assert DeepLFMRegressor.load(tmp_path / "model").report_ == model.report_
+    assert DeepLFMRegressor.load(tmp_path / "model").fit_result_ == model.fit_result_
 
 
 def test_with_time_enough_a_limit_changes_nothing() -> None:
     options = {"start": None, "n_steps": 2, "n_features": 5, "hidden": (1,), "progress": False}
     free, limited = (quick(time_limit=t, **options).fit(TIME, WAVE) for t in (None, 1e4))
-    assert limited.report_.untried == [] and limited.report_.names == free.report_.names
+    assert limited.fit_result_.untried == [] and limited.fit_result_.names == free.fit_result_.names
     assert (limited.predict(TIME) == free.predict(TIME)).all()
 
 
@@ -259,7 +259,7 @@ def test_the_size_of_batches_can_be_chosen() -> None:
         DeepLFMRegressor(n_steps=3, n_features=5, start="table", batch_size=size).fit(x, x.sum(1))
         for size in (10, None)
     )
-    assert small.report_.histories["table"].loss != own.report_.histories["table"].loss
+    assert small.fit_result_.histories["table"].loss != own.fit_result_.histories["table"].loss
 
 
 def test_targets_may_be_vectors_or_arrays_and_must_fit() -> None:
@@ -317,4 +317,4 @@ def test_a_history_has_every_step_of_every_member() -> None:
     model = quick(n_steps=4).fit(TIME, WAVE)
     assert model.history_["step"].tolist() == [1, 2, 3, 4]
     assert set(model.history_["start"]) == {"pursuit"}
-    assert model.history_["loss"].tolist() == model.report_.histories["pursuit"].loss
+    assert model.history_["loss"].tolist() == model.fit_result_.histories["pursuit"].loss

@@ -32,13 +32,13 @@ def conditioned(
 ) -> DeepLFMRegressor:
     """The same model with its last layer solved on all rows."""
     model = copy.deepcopy(model)
-    dtype = next(model.stack_.parameters()).dtype
+    dtype = next(model.model_.parameters()).dtype
     rows = Rows(
         torch.as_tensor(model.scaling_.inputs(TIME[:, None]), dtype=dtype),
         torch.as_tensor(model.scaling_.outputs(y.reshape(90, -1)), dtype=dtype),
         None if weight is None else torch.as_tensor(weight, dtype=dtype),
     )
-    for member in model.stack_.members:
+    for member in model.model_.members:
         condition(member, rows)
     return model
 
@@ -74,7 +74,7 @@ def test_an_update_is_the_solution_on_all_rows(
 
 def test_a_whole_stack_is_updated() -> None:
     model = quick(start=None, n_steps=1).fit(TIME[FIRST], WAVES[FIRST])
-    assert len(model.stack_.members) > 1
+    assert len(model.model_.members) > 1
     expected = conditioned(model, WAVES, None)
     model.update(TIME[THEN], WAVES[THEN])
     assert model.predict(ASKED) == pytest.approx(expected.predict(ASKED), rel=1e-7, abs=1e-8)

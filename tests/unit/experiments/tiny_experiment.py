@@ -15,7 +15,7 @@ import torch
 from sklearn.base import BaseEstimator
 
 from deeplfm.experiments.declaration import Case, Column, Entry, Experiment, Split, paper_table
-from deeplfm.predictive import Predictive
+from deeplfm.predictive.mixture import Predictive
 
 
 class Constant(BaseEstimator):

@@ -15,7 +15,7 @@ from torch import Tensor
 import deeplfm.kernels.plain as plain
 from deeplfm import DeepLFMRegressor
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
-from deeplfm.features.waves import wave_sum
+from deeplfm.features.harmonic import harmonic_sum
 from deeplfm.kernels import compiled_kernels, kernels_for, load_kernels, tiling
 from deeplfm.kernels.arguments import Moments
 from deeplfm.kernels.build import CompilerError, build, find_compiler
@@ -187,7 +187,7 @@ def test_compiled_sines_are_sines(size: float, dtype: torch.dtype, tolerance: fl
     angle = (size * normal(1, 1, 7, 501, 1)).to(dtype)
     one = torch.ones(1, 1, 13, dtype=dtype)
     with compiled_kernels():
-        real, imag = wave_sum(angle, one[None], one, torch.zeros_like(one))
+        real, imag = harmonic_sum(angle, one[None], one, torch.zeros_like(one))
     rounding = 4 * torch.finfo(dtype).eps
     for found, function in ((real, torch.cos), (imag, torch.sin)):
         error = (found[0, ..., 0].double() - function(angle.double()[0, 0, ..., 0])).abs()
@@ -215,7 +215,7 @@ def test_not_a_number_stays_one() -> None:
         with compiled_kernels(is_wanted):
             x = torch.tensor([math.nan, 1.0]).view(1, 1, 1, 2, 1)
             one = torch.ones(1, 1, 3)
-            real, _ = wave_sum(x, one[None], one, one)
+            real, _ = harmonic_sum(x, one[None], one, one)
         assert real[0, 0, 0].isnan().all()
         assert real[0, 0, 1].isfinite().all()
 

@@ -30,7 +30,7 @@ def test_without_a_support_all_rows_are_remote() -> None:
     x = torch.randn(5, 2)
     assert torch.equal(plain.remoteness(x), torch.ones(5, 3))
     torch.testing.assert_close(plain.predictive_variance(x), 4 * plain.variance(x))
-    plain.extend_support(x, torch.zeros(5, 3))  # a table has no time to remember
+    plain.extend_support(x, torch.zeros(5, 3))  # a table has no time to set_train_data
     assert torch.equal(plain.remoteness(x), torch.ones(5, 3))
 
 
@@ -76,7 +76,7 @@ def test_intervals_of_a_filled_gap_are_not_those_of_a_forecast() -> None:
     wave = np.sin(3 * time) + 0.1 * np.random.default_rng(0).normal(size=120)
     wave[90:] += np.linspace(0, 1, 30)  # the held-out tail is worse than the rest
     model = DeepLFMRegressor(start="pursuit", n_steps=10).fit(time, wave)
-    (member,) = model.stack_.members
+    (member,) = model.model_.members
     assert float(member.likelihood.inflation[0]) > 1.2
     inside, beyond = model.predict([5.0, 13.0], return_std=True)[1]
     member.likelihood.reach.fill_(math.inf)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from deeplfm.predictive import Predictive
+from deeplfm.predictive.mixture import Predictive
 
 
 @pytest.fixture

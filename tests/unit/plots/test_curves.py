@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from scipy.stats import norm
 
 from deeplfm.errors import InputError
-from deeplfm.inspection import Curve
+from deeplfm.inspection.forces import Curve
 from deeplfm.plots import forces_figure, hidden_figure, plot_curve
 
 TIME = np.linspace(0, 5, 51)

@@ -82,7 +82,7 @@ def test_an_output_known_only_at_the_end_does_not_stop_the_others() -> None:
     both = np.column_stack([Y, Y])
     both[:110, 1] = np.nan
     model = quick(n_steps=2).fit(X, both)
-    assert model.report_.failed == {}
+    assert model.fit_result_.failed == {}
     assert np.isfinite(model.predict(X)).all()
 
 

@@ -54,7 +54,7 @@ def test_an_output_is_told_by_the_others_where_it_is_not_known(
 
 
 def test_outputs_share_weights_and_forces_but_not_systems() -> None:
-    (member,) = quick(n_steps=1, n_forces=2).fit(TIME, responses([1, 2], [1, 1])).stack_.members
+    (member,) = quick(n_steps=1, n_forces=2).fit(TIME, responses([1, 2], [1, 1])).model_.members
     block, level = member.output_layer.blocks
     assert len(member.layers) == 1
     assert member.exact_weights.mean.shape == (1, 2 * 2 * 40 + 2 * 2, 1)

@@ -53,7 +53,7 @@ def test_each_output_has_its_own_phase_or_none(tmp_path) -> None:
     values[50:70, 0] = np.nan
     model = DeepLFMRegressor(start="phase", n_steps=3, progress=False)
     model.fit(np.arange(N_TRAIN), values[:N_TRAIN])
-    (hidden, _) = model.stack_.members[0].layers
+    (hidden, _) = model.model_.members[0].layers
     assert not any(parameter.requires_grad for parameter in hidden.parameters())
     rate = hidden.weights.mean[:2, -1, 0] / (2 * np.pi)
     rounds = [N_ROUNDS * N_TRAIN / N_ROWS, N_TRAIN / 15 / (2 * np.pi)]

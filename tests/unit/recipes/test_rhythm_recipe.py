@@ -7,10 +7,10 @@ from scipy.integrate import solve_ivp
 
 from deeplfm import DeepLFMRegressor
 from deeplfm.recipes import Architecture, pursuit_recipe, rhythm_recipe
+from deeplfm.selection.split_and_fit import fit_candidate
 from deeplfm.starts.initial import observed_series
 from deeplfm.starts.rhythm import find_rhythm
 from deeplfm.training import Rows
-from deeplfm.training.course import fit_recipe
 
 TIME = np.linspace(0, 10, 300)
 N_TRAIN = 220  # two rounds and a bit
@@ -52,7 +52,7 @@ def test_the_force_is_recovered() -> None:
     model = DeepLFMRegressor(start="rhythm", n_steps=20).fit(TIME, values)
     (curve,) = model.forces(TIME)  # lines and broad band of each output are no forces
     # what drives the first output is f' + γf, of the second f' + f/2: at γ = 1/2 the first itself
-    first, second = model.stack_.members[0].output_layer.blocks[0].features.decay[:, 0] / 10
+    first, second = model.model_.members[0].output_layer.blocks[0].features.decay[:, 0] / 10
     assert first > 10 * second
     assert abs(np.corrcoef(curve.mean, values[:, 0])[0, 1]) > 0.9
 
@@ -83,14 +83,14 @@ def test_where_no_force_is_shared_outputs_have_harmonics_of_their_own(
     rows = rows_of(system(0.3, 0)[1][:, :n_outputs])
     model = rhythm_recipe(architecture).build(rows, seed=0)
     found = find_rhythm([observed_series(rows, d) for d in range(n_outputs)], 20)
-    recipe = pursuit_recipe(
+    candidate = pursuit_recipe(
         architecture,
         n_lines=max(lines.n_supported for lines in found),
         bandwidth=0.3,
         learn_bandwidth=True,
         found=found,
     )
-    plain = recipe.build(rows, seed=0)
+    plain = candidate.build(rows, seed=0)
     assert model.config == plain.config
     for name, tensor in plain.state_dict().items():
         assert torch.equal(model.state_dict()[name], tensor), name
@@ -102,7 +102,7 @@ def test_covariates_have_effects_of_their_own_on_each_output() -> None:
     inputs = np.stack([TIME, known], axis=1)
     values = values + np.outer(known, [1.0, -2.0])
     model = DeepLFMRegressor(start="rhythm", is_series=True, n_steps=20).fit(inputs, values)
-    (member,) = model.stack_.members
+    (member,) = model.model_.members
     assert member.output_layer.shared_weights
     moved = inputs + np.array([0.0, 1.0])
     effect = model.predict(moved) - model.predict(inputs)
@@ -121,8 +121,8 @@ def test_a_rhythm_on_a_level_that_wanders() -> None:
         time = torch.arange(160.0).double()[:, None] / 129
         rows = Rows(time[:130], torch.as_tensor(values[:130, None]))
         for walk in ("rough", None):
-            recipe = rhythm_recipe(Architecture(), walk=walk)
-            model, _ = fit_recipe(recipe, rows, is_series=True, seed=0, progress=False)
+            candidate = rhythm_recipe(Architecture(), walk=walk)
+            model, _ = fit_candidate(candidate, rows, is_series=True, seed=0, progress=False)
             mean = model.posterior(time[ahead]).mean[:, 0].numpy()
             errors.append(np.square(mean - values[ahead]).mean())
     on_a_walk, without = np.reshape(errors, (2, 2)).mean(0)
@@ -141,8 +141,8 @@ def test_a_walk_with_drift_goes_on_to_drift() -> None:
         time = torch.arange(160.0).double()[:, None] / 129
         rows = Rows(time[:130], torch.as_tensor(values[:130, None]))
         for has_trend, walk in ((True, "rough"), (True, None), (False, "rough")):
-            recipe = rhythm_recipe(Architecture(), has_trend=has_trend, walk=walk)
-            model, _ = fit_recipe(recipe, rows, is_series=True, seed=0, progress=False)
+            candidate = rhythm_recipe(Architecture(), has_trend=has_trend, walk=walk)
+            model, _ = fit_candidate(candidate, rows, is_series=True, seed=0, progress=False)
             mean = model.posterior(time[ahead]).mean[:, 0].numpy()
             errors.append(np.square(mean - values[ahead]).mean())
     both, trend, walk = np.reshape(errors, (2, 3)).mean(0)
@@ -165,8 +165,8 @@ def test_a_smooth_walk_goes_on_for_a_while_as_it_went_last() -> None:
         time = torch.arange(160.0).double()[:, None] / (n_known - 1)
         rows = Rows(time[:n_known], torch.as_tensor(values[:n_known, None]))
         for walk in ("smooth", "rough"):
-            recipe = rhythm_recipe(Architecture(), has_trend=True, walk=walk)
-            model, _ = fit_recipe(recipe, rows, is_series=True, seed=0, progress=False)
+            candidate = rhythm_recipe(Architecture(), has_trend=True, walk=walk)
+            model, _ = fit_candidate(candidate, rows, is_series=True, seed=0, progress=False)
             mean = model.posterior(time[n_known:]).mean[:, 0].numpy()
             errors.append(np.square(mean - values[n_known:]).mean())
     smooth, rough = np.reshape(errors, (3, 2)).mean(0)
@@ -184,7 +184,7 @@ def test_days_in_a_week_are_told_apart_a_week_ahead() -> None:
     time, known = torch.as_tensor(steps[:, None] / 503.0), slice(0, 504)
     values = (values - values[known].mean()) / values[known].std()
     rows = Rows(time[known], torch.as_tensor(values[known, None]))
-    model, _ = fit_recipe(
+    model, _ = fit_candidate(
         rhythm_recipe(Architecture()), rows, is_series=True, seed=0, progress=False
     )
     error = model.posterior(time[504:]).mean[:, 0].numpy() - values[504:]

@@ -4,14 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deeplfm.inspection import Spectrum
+from deeplfm.inspection.forces import Spectrum
 from deeplfm.report.cautions import cautions, looks_clinical
 from deeplfm.report.clock import Clock
-from deeplfm.report.evidence import Case, Judgement, Line, Used, lines_of
+from deeplfm.report.evidence import Case, Line, Score, Used, lines_of
 from deeplfm.report.facts import read_record
 from deeplfm.report.prediction import LEVELS, Prediction
+from deeplfm.selection.select import Report
 from deeplfm.training import History
-from deeplfm.training.race import Report
 
 
 def case(values: np.ndarray | None = None, width: float = 1.0, **changes: object) -> Case:
@@ -47,11 +47,11 @@ def case(values: np.ndarray | None = None, width: float = 1.0, **changes: object
     return replace(sound, **changes)
 
 
-def judged(positions: np.ndarray, nmse: float = 0.1) -> Judgement:
+def judged(positions: np.ndarray, nmse: float = 0.1) -> Score:
     values = np.where(np.isnan(positions), np.nan, 0.0)[:, None]
     scores = pd.DataFrame({"nmse": [nmse]}, index=["y"])
     times = pd.Index(100.0 + np.arange(len(positions)))
-    return Judgement(times, values, positions[:, None], scores)
+    return Score(times, values, positions[:, None], scores)
 
 
 def only(found: list[str]) -> str:

@@ -1,0 +1,1 @@
+"""Other families of models, which an ensemble may hold beside latent force models."""

@@ -1,0 +1,230 @@
+r"""How rough a table is: by how well its rows are predicted from their neighbours."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from deeplfm.ensemble.local_gp import (
+    N_NEIGHBOURS,
+    ROUGH,
+    SMOOTH,
+    NeighbourSearch,
+    Process,
+    kriging_weights,
+)
+from deeplfm.ensemble.nearest_neighbour_gp import N_TAILS
+
+_STEPS, _ROUND, _RATE = 100, 10, 0.05  # neighbours are looked for once in a round
+_BATCH, _TAIL_ROWS, _FEWEST_ROWS = 500, 5000, 3
+_LEAST_SIZE = 1e-3  # standard deviation
+_MANY = 64  # neighbours
+_HANDICAP = 0.02  # nats per row by which more of them, or a smooth process, must lead
+_EM_STEPS, _PRIOR_ERRORS = 100, 2.0
+_LEAST_WEIGHT = 1e-12  # the noise of a lighter row would overflow
+
+
+class _Table(NamedTuple):
+    """Rows, their values, and how many each stands for."""
+
+    x: Float[Tensor, "N P"]
+    y: Float[Tensor, " N"]
+    weight: Float[Tensor, " N"]
+
+
+class Roughness(NamedTuple):
+    """What neighbours say of one output.
+
+    Attributes:
+        lengthscale: along each input.
+        scale: standard deviation of the function.
+        noise_variance: of the rest.
+        is_smooth: the function has a derivative.
+        n_heard: how many neighbours a prediction hears.
+        tail_share: of the widths of errors.
+        tail_scale: these widths, over that of a Gaussian error.
+    """
+
+    lengthscale: Float[Tensor, " P"]
+    scale: Float[Tensor, ""]
+    noise_variance: Float[Tensor, ""]
+    is_smooth: bool
+    n_heard: int
+    tail_share: Float[Tensor, " C"]
+    tail_scale: Float[Tensor, " C"]
+
+
+def find_roughness(
+    x: Float[Tensor, "N P"],
+    y: Float[Tensor, " N"],
+    generator: torch.Generator,
+    weight: Float[Tensor, " N"] | None = None,
+) -> Roughness:
+    """How rough a function is, and how its values are distributed around what neighbours say.
+
+    Args:
+        x: inputs, standardised.
+        y: targets less what else explains them; none missing.
+        generator: which rows are taken.
+        weight: how many each row stands for; by default one.
+    """
+    weight = torch.ones_like(y) if weight is None else weight
+    table = _Table(x.double(), y.double(), weight.double().clamp_min(_LEAST_WEIGHT))
+    n_judges = _TAIL_ROWS if len(x) >= _FEWEST_ROWS else 0
+    some = torch.randperm(len(x), generator=generator)[:n_judges].to(x.device)
+    # Along one input there are two sides, and smooth functions have starts of their own.
+    has_several = x.shape[1] > 1
+    processes = (ROUGH, SMOOTH) if has_several else (ROUGH,)
+    counts = (N_NEIGHBOURS, _MANY) if has_several else (N_NEIGHBOURS,)
+    found = []
+    for process in processes:
+        scales = _scales(table, process, generator)
+        found += [_judged(table, some, process, n_heard, *scales) for n_heard in counts]
+    (plain, bar), *others = found
+    count = table.weight[some]
+    best, density = max(others, key=lambda item: float(count @ item[1]), default=(plain, bar))
+    return best if _is_ahead(density - bar, count) else plain
+
+
+def _is_ahead(lead: Float[Tensor, " m"], count: Float[Tensor, " m"]) -> bool:
+    """Whether a lead, in nats of each row, is more than a margin and more than luck."""
+    if len(lead) < _FEWEST_ROWS:
+        return False
+    share = count / count.sum()
+    mean = share @ lead
+    doubt = (share.square() @ (lead - mean).square()).sqrt()
+    return float(mean) > max(_HANDICAP, 2 * float(doubt))
+
+
+def _judged(
+    table: _Table,
+    some: Int64[Tensor, " m"],
+    process: Process,
+    n_heard: int,
+    lengthscale: Float[Tensor, " P"],
+    scale: Float[Tensor, ""],
+    noise: Float[Tensor, ""],
+) -> tuple[Roughness, Float[Tensor, " m"]]:
+    """Roughness with the tails of errors in some rows, and their log densities, but for a constant."""
+    error, width = table.y.new_zeros(0), table.y.new_zeros(0)
+    if len(some):
+        search = NeighbourSearch(*table[:2], lengthscale, table.weight, process, n_heard)
+        mean, variance = search.krige_others(some, scale, noise)
+        width = (variance + noise).sqrt()
+        error = (table.y[some] - mean) / width
+    tails = find_tails(error, table.weight[some])
+    density = _log_bells(error, *tails).logsumexp(1) - width.log()
+    return Roughness(lengthscale, scale, noise, process is SMOOTH, n_heard, *tails), density
+
+
+@torch.enable_grad()
+def _scales(
+    table: _Table, process: Process, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Lengthscales, scale and noise variance that maximise the density of rows given the others."""
+    x, y, weight = table
+    n_rows, n_inputs = x.shape
+    size = _LEAST_SIZE if n_rows else 1.0
+    if n_rows:
+        share = weight / weight.sum()
+        size = max(float((share @ (y - share @ y).square()).sqrt()), size)
+    sizes = torch.tensor([math.log(size), math.log(0.5 * size)]).to(x)
+    # One lengthscale for all inputs together would be that of their distance.
+    log_lengthscale = torch.full((n_inputs,), math.log(2.0 * n_inputs ** (1 / process.norm))).to(x)
+    if n_rows >= _FEWEST_ROWS and n_inputs == 1:
+        log_lengthscale = _shortened(table, log_lengthscale, sizes, generator)
+    parameters = [log_lengthscale.requires_grad_(), sizes.requires_grad_()]
+    optimiser = torch.optim.Adam(parameters, lr=_RATE)
+    for step in range(_STEPS if n_rows >= _FEWEST_ROWS else 0):
+        if step % _ROUND == 0:
+            search = NeighbourSearch(*table[:2], log_lengthscale.detach().exp(), process=process)
+        some = torch.randint(n_rows, (min(_BATCH, n_rows),), generator=generator).to(x.device)
+        optimiser.zero_grad()
+        near = search.others(some, N_NEIGHBOURS)
+        _loss(table, some, near, log_lengthscale, sizes, process).backward()
+        optimiser.step()
+    scale, noise = sizes.detach().exp().unbind()
+    return log_lengthscale.detach().exp(), scale, noise.square()
+
+
+def _loss(
+    table: _Table,
+    some: Int64[Tensor, " m"],
+    near: Int64[Tensor, "m k"],
+    log_lengthscale: Float[Tensor, " P"],
+    sizes: Float[Tensor, " 2"],
+    process: Process = ROUGH,
+) -> Float[Tensor, ""]:
+    """Minus the mean log density of some rows given their neighbours, but for a constant."""
+    x, y, count = table
+    rate, (scale, noise) = torch.exp(-log_lengthscale), sizes.exp().unbind()
+    heard, variance = kriging_weights(
+        process, x[near] * rate, x[some] * rate, scale, noise.square() / count[near]
+    )
+    mean, variance = (heard * y[near]).sum(-1), variance + noise.square()
+    share = count[some] / count[some].sum()
+    return 0.5 * share @ (variance.log() + (y[some] - mean).square() / variance)
+
+
+@torch.no_grad()
+def _shortened(
+    table: _Table,
+    log_lengthscale: Float[Tensor, " 1"],
+    sizes: Float[Tensor, " 2"],
+    generator: torch.Generator,
+) -> Float[Tensor, " 1"]:
+    """The best of ever shorter lengthscales along time, as long as they are longer than a step.
+
+    Neighbours show only how fast a function changes: a longer lengthscale with a larger scale would do
+    as well, and descent from a long one ends there. In a wide gap the function is then far too unsure.
+    """
+    x, y, _ = table
+    search = NeighbourSearch(x, y, log_lengthscale.exp())
+    some = torch.randperm(len(x), generator=generator)[:_BATCH].to(x.device)
+    near = search.others(some, N_NEIGHBOURS)
+    step = (x.max() - x.min()) / len(x)
+    tried = [log_lengthscale]
+    while float(tried[-1].exp()) > 2 * float(step) > 0:
+        tried.append(tried[-1] - math.log(2.0))
+    noises = [sizes[1] - k * math.log(4.0) for k in range(3)]
+    score = [
+        min(
+            float(_loss(table, some, near, item, torch.stack([sizes[0], noise])))
+            for noise in noises
+        )
+        for item in tried
+    ]
+    return tried[score.index(min(score))].clone()
+
+
+def find_tails(
+    error: Float[Tensor, " N"], weight: Float[Tensor, " N"]
+) -> tuple[Float[Tensor, " C"], Float[Tensor, " C"]]:
+    """Shares and widths of the bells whose mixture, centred at zero, has the highest density (EM).
+
+    Few errors say little: each width begins with the weight of some that are as wide as a Gaussian's.
+
+    Args:
+        error: over its expected standard deviation.
+        weight: how many each one stands for.
+    """
+    square = error.square()[:, None]
+    scale = torch.logspace(-1, 0.5, N_TAILS).to(error)
+    share = torch.full_like(scale, 1 / N_TAILS)
+    for _ in range(_EM_STEPS):
+        part = weight[:, None] * torch.softmax(_log_bells(error, share, scale), dim=1)
+        count = part.sum(0)
+        share = (count + _PRIOR_ERRORS) / (count + _PRIOR_ERRORS).sum()
+        scale = (((part * square).sum(0) + _PRIOR_ERRORS) / (count + _PRIOR_ERRORS)).sqrt()
+    return share, scale
+
+
+def _log_bells(
+    error: Float[Tensor, " N"], share: Float[Tensor, " C"], scale: Float[Tensor, " C"]
+) -> Float[Tensor, "N C"]:
+    """Log density of errors by bells, but for a constant."""
+    return share.log() - scale.log() - 0.5 * (error[:, None] / scale).square()

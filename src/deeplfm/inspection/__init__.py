@@ -1,0 +1,1 @@
+"""What a fitted model is made of: forces, spectra, components."""

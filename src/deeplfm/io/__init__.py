@@ -1,0 +1,1 @@
+"""Files: atomic writes, versions, and models on disk."""

@@ -1,0 +1,1 @@
+"""Predictive distributions: mixtures, log-normal targets, and scores."""

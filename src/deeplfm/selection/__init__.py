@@ -1,0 +1,1 @@
+"""Model selection: split the rows, fit candidates, score, calibrate, weigh."""
