@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from jaxtyping import Float, Int64
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
+from torch import Tensor
 
 Array = NDArray[np.float64]
 
+_UNEVEN = 0.1  # of a step: how far times may be off a grid
 _OVERSAMPLING = 6  # frequencies per resolution cell 2π/T
 _STEPS_PER_ROW, _FEWEST_STEPS, _MOST_STEPS = 100, 10_000, 1_000_000  # at most, in a whole series
 _AT_ONCE = 0.1  # of the mean step: closer readings may be one, repeated
-_REPEATED = (0.25, 0.75)  # share of the other steps then; of a few long stretches it is smaller
+_REPEATED = (0.25, 0.75)  # share of the other steps then; with a few long gaps it is smaller
 _BINS_PER_STEP = 4  # time bins per typical time step, for irregular sampling
 
 
@@ -37,20 +41,46 @@ class Periodogram:
 
 
 @dataclass(frozen=True)
-class Pursuit:
-    """Sinusoids found one after the other, strongest first.
+class SinusoidFit:
+    """Sinusoids of one series, strongest first.
 
     Attributes:
-        frequency: angular frequency of each line.
-        amplitude: amplitude of each line when all were fitted.
-        residual_variance: variance left after each line, preceded by the one before the first.
-        n_supported: number of lines that the Bayesian information criterion supports.
+        frequency: angular frequency of each.
+        amplitude: amplitude of each when all are fitted together.
+        residual_variance: variance left after each, preceded by the one before the first.
+        n_supported: number of sinusoids that the Bayesian information criterion supports.
     """
 
     frequency: Array
     amplitude: Array
     residual_variance: Array
     n_supported: int
+
+
+def steps_of(time: Float[Tensor, " N"]) -> Int64[Tensor, " N"]:
+    """How many steps of a grid each time is after the first, where most follow after one.
+
+    >>> steps_of(torch.tensor([0.0, 0.5, 1.0, 2.0, 2.5]))
+    tensor([0, 1, 2, 4, 5])
+    """
+    width = time.diff()
+    whole = (width / width.median()).round().clamp_min(1).long()
+    return torch.cat([whole.new_zeros(1), whole.cumsum(0)])
+
+
+def even_step(time: Float[Tensor, " N"]) -> float | None:
+    """Width of the steps of a grid that times in order are on, nearly; None where there is none.
+
+    >>> even_step(torch.tensor([0.0, 0.5, 1.0, 2.0, 2.5]))
+    0.5
+    >>> even_step(torch.tensor([0.0, 0.5, 0.7, 2.0, 2.5])) is None
+    True
+    """
+    step = steps_of(time)
+    width = (time[-1] - time[0]) / step[-1]
+    stray = (time - time[0] - step * width).abs().max()
+    is_even = width > 0 and stray <= _UNEVEN * width  # and no times repeat
+    return float(width) if is_even else None
 
 
 def typical_step(time: Array) -> float:
@@ -88,33 +118,35 @@ def periodogram(time: Array, value: Array) -> Periodogram:
     return Periodogram(frequency[keep], power + np.finfo(float).tiny)
 
 
-def pursue(time: Array, value: Array, max_lines: int, among: Array | None = None) -> Pursuit:
+def matching_pursuit(
+    time: Array, value: Array, max_sinusoids: int, among: Array | None = None
+) -> SinusoidFit:
     """Orthogonal matching pursuit of sinusoids beside a constant and a slope.
 
     Strongest peak of the residual, refined between grid points on the exact times unless only some
-    frequencies may be, all lines refitted, and again. Rows must be finite; leave missing ones out.
+    frequencies are allowed; all sinusoids are refitted, and so on. Rows must be finite.
 
     Args:
         time: times, in any order and spacing.
         value: values.
-        max_lines: at most this many; fewer where the data do not carry three numbers for each.
-        among: the only frequencies that lines may have; any by default.
+        max_sinusoids: at most this many; fewer where the data do not carry three numbers for each.
+        among: the only frequencies to choose from; any by default.
     """
     n_rows = len(time)
-    if n_rows < 3 or np.ptp(time) == 0:  # nothing to be seen
-        return Pursuit(np.zeros(0), np.zeros(0), np.ones(1), 0)
+    if n_rows < 3 or np.ptp(time) == 0:
+        return SinusoidFit(np.zeros(0), np.zeros(0), np.ones(1), 0)
     basis = _Basis(n_rows)
     residual = basis.add(np.ones_like(time), value)
     residual = basis.add(time - time.mean(), residual)
     found: list[float] = []
     variances = [float(residual @ residual) / n_rows]
-    waves = np.exp(1j * np.outer(among if among is not None else [], time))
-    most = min(max_lines, (n_rows - 2) // 3)
+    cosines = np.exp(1j * np.outer(among if among is not None else [], time))
+    most = min(max_sinusoids, (n_rows - 2) // 3)
     for _ in range(most if among is None else min(most, len(among))):
         if among is None:
             peak = _refine(time, residual, periodogram(time, residual))
         else:
-            peak = float(among[np.abs(waves @ residual).argmax()])
+            peak = float(among[np.abs(cosines @ residual).argmax()])
         found.append(peak)
         for column in (np.cos(peak * time), np.sin(peak * time)):
             residual = basis.add(column, residual)
@@ -123,29 +155,29 @@ def pursue(time: Array, value: Array, max_lines: int, among: Array | None = None
     floor = 1e-12 * max(variance[0], np.finfo(float).tiny)
     support = criterion(n_rows, variance + floor, 3 * np.arange(len(variance)))
     amplitude, _ = amplitudes(time, value, frequency)
-    return Pursuit(frequency, amplitude, variance, int(support.argmin()))
+    return SinusoidFit(frequency, amplitude, variance, int(support.argmin()))
 
 
-def known_lines(time: Array, value: Array, frequency: Array) -> Pursuit:
-    """Lines whose frequencies are known; of fewer than three rows none is supported."""
+def fit_known(time: Array, value: Array, frequency: Array) -> SinusoidFit:
+    """Sinusoids of known frequencies; with fewer than three rows none is supported."""
     count = len(frequency)
     if len(time) < 3:
-        return Pursuit(frequency, np.zeros(count), np.ones(count + 1), 0)
+        return SinusoidFit(frequency, np.zeros(count), np.ones(count + 1), 0)
     amplitude, left = amplitudes(time, value, frequency)
-    return Pursuit(frequency, amplitude, np.full(count + 1, left), count)
+    return SinusoidFit(frequency, amplitude, np.full(count + 1, left), count)
 
 
-def criterion(n_rows: int, variance: Array, n_numbers: NDArray[np.int64]) -> Array:
+def criterion(n_rows: int, variance: Array, n_parameters: NDArray[np.int64]) -> Array:
     """The Bayesian information criterion of models of growing size, lower for a better one.
 
-    Corrected for few rows as Akaike's is: without, models of nearly as many numbers as rows look best.
+    Corrected for few rows as Akaike's is: otherwise models with nearly as many parameters as rows win.
 
     Args:
         n_rows: number of rows.
         variance: what each model leaves of them.
-        n_numbers: how many it has, beside level, slope and noise.
+        n_parameters: how many parameters it has, beside level, slope and noise.
     """
-    n_all = n_numbers + 3
+    n_all = n_parameters + 3
     room = n_rows - n_all - 1
     cost = n_all * np.log(n_rows) * n_rows / np.maximum(room, 1)
     result: Array = np.where(room > 0, n_rows * np.log(variance) + cost, np.inf)
@@ -166,13 +198,13 @@ def _refine(time: Array, residual: Array, spectrum: Periodogram) -> float:
 
 
 def amplitudes(time: Array, value: Array, frequency: Array) -> tuple[Array, float]:
-    """Amplitudes of lines fitted together beside a constant and a slope, and the variance left."""
-    amplitude, left = fit_lines(time, value, frequency)
+    """Amplitudes fitted together beside a constant and a slope, and the variance left."""
+    amplitude, left = fit_sinusoids(time, value, frequency)
     return amplitude, float(np.mean(left**2))
 
 
-def fit_lines(time: Array, value: Array, frequency: Array) -> tuple[Array, Array]:
-    """Amplitudes of lines fitted together beside a constant and a slope, and what is left of the rows."""
+def fit_sinusoids(time: Array, value: Array, frequency: Array) -> tuple[Array, Array]:
+    """Amplitudes fitted together beside a constant and a slope, and the residual."""
     phase = np.outer(time, frequency)
     slope = np.stack([np.ones_like(time), time - time.mean()], axis=1)
     design = np.concatenate([np.cos(phase), np.sin(phase), slope], axis=1)
@@ -182,7 +214,7 @@ def fit_lines(time: Array, value: Array, frequency: Array) -> tuple[Array, Array
 
 
 class _Basis:
-    """Orthonormal columns, to which new ones are added; refits a residual as they come."""
+    """Orthonormal columns, to which new ones are added one by one."""
 
     def __init__(self, n_rows: int) -> None:
         self.columns = np.zeros((n_rows, 0))
