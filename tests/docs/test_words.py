@@ -76,7 +76,12 @@ class Use(NamedTuple):
 
 def files(*paths: Path) -> Iterator[Path]:
     """Source and documentation below the given paths."""
-    for path in paths or (ROOT / "src", ROOT / "docs", ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+    for path in paths or (
+        ROOT / "src",
+        ROOT / "docs",
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+    ):
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             name = file.relative_to(ROOT).as_posix()
             if file.suffix in SUFFIXES and not name.startswith(EXCLUDED):
@@ -94,7 +99,9 @@ def uses(file: Path) -> Iterator[Use]:
             for match in pattern.finditer(line):
                 yield Use(path, number, match[0], term, line.strip())
         if match := OPENER.search(line):
-            yield Use(path, number, match[0].strip(), "the thing itself as the subject", line.strip())
+            yield Use(
+                path, number, match[0].strip(), "the thing itself as the subject", line.strip()
+            )
 
 
 @pytest.mark.xfail(strict=False, reason="the words are being replaced")
