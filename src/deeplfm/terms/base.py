@@ -90,15 +90,49 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Term(ABC):
-    """One additive part of a model. Adding terms gives a :class:`Sum`."""
+class Declared(ABC):
+    """A declaration with a name, arguments in the user's units, and defaults for a selection."""
 
     term_name: ClassVar[str]
-    order: ClassVar[int] = 1  # terms of a lower order read the rows first
-    margin: ClassVar[float] = 0.0  # nats per row by which a sum with it must win a selection
+    margin: ClassVar[float] = 0.0  # nats per row by which it must win a selection
     n_steps: ClassVar[int] = 60  # training steps
-    is_residual: ClassVar[bool] = False  # explains what is left between rows, and nothing beyond
     has_hidden_layer: ClassVar[bool] = False
+
+    def in_time_units(self, convert: Callable[[Any], float]) -> Self:
+        """The same declaration with its times converted to numbers by ``convert``."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({_arguments(self, repr)})"
+
+    def __str__(self) -> str:
+        arguments = _arguments(self, str)
+        return f"{self.term_name}({arguments})" if arguments else self.term_name
+
+
+@dataclass(frozen=True, repr=False)
+class NamedModel(Declared):
+    """A whole model that is no sum of terms, such as the paper's."""
+
+    has_hidden_layer: ClassVar[bool] = True
+    is_calibrated: ClassVar[bool] = True  # on held-out rows
+    default_dtype: ClassVar[torch.dtype] = torch.float64
+
+    @abstractmethod
+    def schedule(self, n_steps: int) -> Schedule:
+        """How it is trained."""
+
+    @abstractmethod
+    def build(self, rows: Rows, context: BuildContext) -> DeepLFM:
+        """A model with its starting values."""
+
+
+@dataclass(frozen=True, repr=False)
+class Term(Declared):
+    """One additive part of a model. Adding terms gives a :class:`Sum`."""
+
+    order: ClassVar[int] = 1  # terms of a lower order read the rows first
+    is_residual: ClassVar[bool] = False  # explains what is left between rows, and nothing beyond
     shares_forces: ClassVar[bool] = False  # all outputs respond to the same forces
     is_own: ClassVar[bool] = False  # can be an output's own beside shared forces
 
@@ -110,22 +144,11 @@ class Term(ABC):
         """The term that the rows ask for; most terms are themselves for all rows."""
         return self
 
-    def in_time_units(self, convert: Callable[[Any], float]) -> Self:
-        """The same term with its times converted to numbers by ``convert``."""
-        return self
-
     def __add__(self, other: Term | Sum) -> Sum:
         return Sum((self,)) + other
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({_arguments(self)})"
 
-    def __str__(self) -> str:
-        arguments = _arguments(self, str)
-        return f"{self.term_name}({arguments})" if arguments else self.term_name
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sum:
     """Terms side by side in the output layer.
 
@@ -134,6 +157,8 @@ class Sum:
     """
 
     terms: tuple[Term, ...]
+    is_calibrated: ClassVar[bool] = True
+    default_dtype: ClassVar[torch.dtype] = torch.float64
 
     def __add__(self, other: Term | Sum) -> Sum:
         return Sum((*self.terms, *(other.terms if isinstance(other, Sum) else (other,))))
@@ -185,7 +210,9 @@ class Sum:
         for term in terms:
             if isinstance(term, Covariates):
                 read = term.unexplained(rows)
-        terms = [term.resolve(read, replace(context, beside=_others(terms, term))) for term in terms]
+        terms = [
+            term.resolve(read, replace(context, beside=_others(terms, term))) for term in terms
+        ]
         _check(terms)
         context = replace(context, shares_weights=any(term.shares_forces for term in terms))
         plans: dict[int, Plan] = {}
@@ -296,19 +323,16 @@ def refuse_shared(term: Term, context: BuildContext) -> None:
         )
 
 
-def _arguments(term: Term, show: Callable[[Any], str] = repr) -> str:
-    """Arguments that differ from their defaults, the first by position."""
+def _arguments(declared: Declared, show: Callable[[Any], str]) -> str:
+    """Arguments that differ from their defaults; the first of all fields by position."""
     parts = []
-    for index, item in enumerate(dataclasses.fields(term)):
-        value = getattr(term, item.name)
-        if value == item.default:
-            continue
-        text = _shown(value, show)
-        parts.append(text if index == len(parts) == 0 else f"{item.name}={text}")
+    for index, item in enumerate(dataclasses.fields(declared)):
+        value = getattr(declared, item.name)
+        is_default = value == (
+            item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
+        )
+        if not is_default:
+            text = show(value) if isinstance(value, Declared) else repr(value)
+            is_first = index == 0 and not isinstance(value, bool)
+            parts.append(text if is_first else f"{item.name}={text}")
     return ", ".join(parts)
-
-
-def _shown(value: Any, show: Callable[[Any], str]) -> str:
-    if isinstance(value, Term):
-        return show(value)
-    return repr(value)

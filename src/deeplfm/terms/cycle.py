@@ -27,7 +27,12 @@ _ALIKE = 0.03  # frequencies closer than this lead to the same cycle
 _REFINED = 3  # candidates that are looked at closely
 _WAVES_PER_CYCLE, _FEWEST_WAVES, _MOST_WAVES = 8, 20, 120
 _HARMONICS = (1, 2, 4, 8, 12, 20, 32)
-_DIFFUSIONS = (0.03, 0.1, 0.3, 0.9)  # standard deviation of what a cycle adds to the phase, in radians
+_DIFFUSIONS = (
+    0.03,
+    0.1,
+    0.3,
+    0.9,
+)  # standard deviation of what a cycle adds to the phase, in radians
 _FORECAST_SCALE = 2.0  # of the prior beyond the rows, over the one within: cycles are few
 _STEPS = 10  # of Gauss and Newton
 _LONGEST_STEP, _SHORTEST_STEP = 0.5, 1e-3  # radians; after a shorter one the search ends
@@ -160,7 +165,8 @@ class _Search:
                 break
         square = (weight - expected) @ (precision * (weight - expected))
         known: Array = (
-            local.jacobian.T @ local.jacobian / local.variance + np.diag(precision) / _FORECAST_SCALE**2
+            local.jacobian.T @ local.jacobian / local.variance
+            + np.diag(precision) / _FORECAST_SCALE**2
         )
         return replace(
             cycle,

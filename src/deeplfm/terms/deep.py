@@ -15,14 +15,26 @@ from deeplfm.config import BlockConfig, LayerConfig
 from deeplfm.errors import ConfigError
 from deeplfm.layers import Block, Layer
 from deeplfm.randomness import generator_for, numpy_for
-from deeplfm.terms.base import BlockPlan, BuildContext, HiddenPlan, Plan, Term, of_time, refuse_shared, running
+from deeplfm.terms.base import (
+    BlockPlan,
+    BuildContext,
+    HiddenPlan,
+    Plan,
+    Term,
+    of_time,
+    refuse_shared,
+    running,
+)
 from deeplfm.terms.initial import all_series, mean_field, span_of, with_values
 from deeplfm.terms.spectrum import periodogram
 from deeplfm.training import Rows
 
 N_SAMPLES, N_PATHS = 4, 16  # of the hidden layers
 _DECAY = 0.1
-_FEATURES_BESIDE, _SENSITIVITY_BESIDE = 30, 0.03  # of a deep path beside other terms: it starts small
+_FEATURES_BESIDE, _SENSITIVITY_BESIDE = (
+    30,
+    0.03,
+)  # of a deep path beside other terms: it starts small
 _LEFT_ALONE = 0.05  # of the variance, that a deep path alone leaves to noise
 
 
@@ -64,7 +76,9 @@ class Deep(Term):
     def plan(self, rows: Rows, context: BuildContext) -> Plan:
         """Hidden layers at random functions of the frequencies in the spectrum of the rows."""
         refuse_shared(self, context)
-        is_alone = all(term.is_residual or term.term_name == "covariates" for term in context.beside)
+        is_alone = all(
+            term.is_residual or term.term_name == "covariates" for term in context.beside
+        )
         output = BlockConfig(
             self.system,
             "all" if is_alone else "hidden",
@@ -139,7 +153,7 @@ def _from_spectrum(block: Block, rows: Rows, rng: np.random.Generator) -> None:
 
 
 def _set_frequencies(block: Block, frequency: Float[Tensor, "G P Q M"], spread: float) -> None:
-    """Centre q(Ω) on given frequencies, with the prior and the sensitivity that match them.
+    """Centre q(Ω) of a block of time on given frequencies, with prior and sensitivity to match.
 
     A system shrinks a wave of high frequency; the sensitivity makes up for it.
     """
@@ -148,6 +162,4 @@ def _set_frequencies(block: Block, frequency: Float[Tensor, "G P Q M"], spread: 
     features.log_lengthscale.copy_(torch.log(math.sqrt(features.spectral_variance) / rms))
     frequencies.mean.copy_(frequency)
     frequencies.log_std.fill_(math.log(spread))
-    gain = features.gain(rms.flatten())  # G P F
-    at = torch.stack([gain[0, 0, i] for i in range(rms.numel())]).view_as(rms)
-    features.set_sensitivity(1 / at)
+    features.set_sensitivity((1 / features.gain(rms.flatten())[:1, :1]).view_as(rms))

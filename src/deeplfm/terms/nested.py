@@ -12,13 +12,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from deeplfm.terms.season import Series, fundamental_of
-from deeplfm.terms.spectrum import Array, SinusoidFit, criterion, fit_known, matching_pursuit, typical_step
+from deeplfm.terms.spectrum import (
+    Array,
+    SinusoidFit,
+    criterion,
+    fit_known,
+    matching_pursuit,
+    typical_step,
+)
 
 MOST_SINUSOIDS = 40
 _MOST_MULTIPLES = 200  # among which they are
 _MOST_CYCLES, _FEWEST_LONG = 14, 2.0  # of the season in the longer one, and of that in the record
 _MOST_ROWS, _FEWEST_ROWS = 5000, 8  # of each output: the most recent show what repeats
-_NEAR, _N_NEAR = 1 / 800, 10  # of a resolution cell: how sharply a season is determined, and steps to either side
+_NEAR, _N_NEAR = (
+    1 / 800,
+    10,
+)  # of a resolution cell: how sharply a season is determined, and steps to either side
 
 
 def find_nested(series: Sequence[Series], found: list[SinusoidFit]) -> list[SinusoidFit]:

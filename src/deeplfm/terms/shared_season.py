@@ -32,7 +32,9 @@ Complex = NDArray[np.complex128]
 _DECAYS = 20  # that are tried for each output
 _SLOWEST, _FASTEST = 0.05, 5.0  # of them, over the lowest and the highest harmonic
 _LEAST_NOISE = 1e-9  # variance, in standardised units
-_RIDGE = 1e-5  # per row: harmonics of a cycle that the record holds hardly once are nearly collinear
+_RIDGE = (
+    1e-5  # per row: harmonics of a cycle that the record holds hardly once are nearly collinear
+)
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,9 @@ class _FoundSharedSeason(Term):
             BlockPlan(of_time(rows, own), lambda block: self._initialise_own(block, length)),
         ]
         left = [
-            fit_sinusoids(*pair, fit.frequency[: fit.n_supported])[1] if len(pair[0]) > 2 else pair[1]
+            fit_sinusoids(*pair, fit.frequency[: fit.n_supported])[1]
+            if len(pair[0]) > 2
+            else pair[1]
             for pair, fit in zip(all_series(rows), self.found, strict=True)
         ]
         return Plan(blocks, with_values(rows, left))
@@ -179,7 +183,6 @@ class _FoundSharedSeason(Term):
         features.log_lengthscale.fill_(math.log(lengthscale))
 
 
-
 def find_response(series: Sequence[Series], found: Sequence[SinusoidFit]) -> Response | None:
     """The force behind the harmonics of a season; ``None`` where fewer than two outputs respond to one.
 
@@ -200,7 +203,10 @@ def find_response(series: Sequence[Series], found: Sequence[SinusoidFit]) -> Res
     if n_harmonics == 0 or usable.sum() < 2:
         return None
     estimated = [_harmonics(*pair, frequency) for pair in series]
-    value, noise = np.stack([item[0] for item in estimated]), np.array([[item[1]] for item in estimated])
+    value, noise = (
+        np.stack([item[0] for item in estimated]),
+        np.array([[item[1]] for item in estimated]),
+    )
     usable = np.flatnonzero(usable)
     responses = _Responses.of(value[usable], noise[usable], frequency)
     power, rest = (np.abs(item) ** 2 / noise[usable] for item in (value[usable], responses.left))
@@ -240,7 +246,9 @@ class _Responses:
         clearest = int(np.argmax((np.abs(value) ** 2 / noise).sum(1)))
         tried = np.geomspace(_SLOWEST * frequency[0], _FASTEST * frequency[-1], _DECAYS)
         filters = 1 / (tried[:, None] + 1j * frequency)  # J K
-        response = value[clearest] * filters[:, None] / filters  # J R K: decay, that of the clearest
+        response = (
+            value[clearest] * filters[:, None] / filters
+        )  # J R K: decay, that of the clearest
         moment = np.einsum("jrk,dk->djr", response.conj(), value).real
         power = (np.abs(response) ** 2).sum(-1)  # J R
         explained = moment**2 / power / noise[:, :, None]  # D J R

@@ -13,7 +13,15 @@ import torch
 from deeplfm.config import BlockConfig, LayerConfig
 from deeplfm.errors import ConfigError, UnsuitableError
 from deeplfm.layers import Block, Layer
-from deeplfm.terms.base import BlockPlan, BuildContext, HiddenPlan, Plan, Term, of_time, refuse_shared
+from deeplfm.terms.base import (
+    BlockPlan,
+    BuildContext,
+    HiddenPlan,
+    Plan,
+    Term,
+    of_time,
+    refuse_shared,
+)
 from deeplfm.terms.cycle import Cycle, find_cycle
 from deeplfm.terms.initial import all_series, set_multiples, with_values
 from deeplfm.terms.season import Season
