@@ -25,8 +25,7 @@ from deeplfm.experiments.declaration import Case, Entry, Split
 from deeplfm.experiments.models import NotAvailableError
 from deeplfm.experiments.scores import plain, score, write_document
 from deeplfm.experiments.source import source_digest
-from deeplfm.io.files import write_whole
-from deeplfm.io.versions import versions
+from deeplfm.io.files import versions, write_whole
 
 DONE, FAILED, NOT_AVAILABLE = "done", "failed", "not available"
 Record = dict[str, Any]
