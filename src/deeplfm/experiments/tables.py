@@ -89,7 +89,9 @@ def latex(outcome: Outcome) -> str:
     """The table as LaTeX, for the package booktabs."""
     experiment = outcome.experiment
     headings, rows = grid(outcome)
-    caption = " ".join([f"{experiment.title}.", *outcome.remarks(), WORDS, MODELS, *experiment.notes])
+    caption = " ".join(
+        [f"{experiment.title}.", *outcome.remarks(), WORDS, MODELS, *experiment.notes]
+    )
     lines = [
         r"\begin{table}",
         rf"  \caption{{{_escaped(caption)}}}",
