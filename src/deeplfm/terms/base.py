@@ -40,7 +40,7 @@ class BuildContext:
         dtype: of the parameters.
         input_dependent_noise: learn the noise variance as a function of the input.
         time_scale: the user's units of time in one unit of the model's.
-        n_steps: training steps that follow; a search takes its share of them.
+        n_steps: training steps that follow, where the user or a default gives a number.
         beside: the other terms of the sum.
         shares_weights: all outputs share their forces and weights (:class:`SharedForces`).
     """
@@ -49,7 +49,7 @@ class BuildContext:
     dtype: torch.dtype = torch.float64
     input_dependent_noise: bool = False
     time_scale: float = 1.0
-    n_steps: int = 60
+    n_steps: int | None = None
     beside: tuple[Term, ...] = ()
     shares_weights: bool = False
 

@@ -28,3 +28,5 @@ SERIES: dict[str, Sum] = {
     "deep": Deep() + _FEW + BroadBand(),
     "composition": Sum((Composition(),)),
 }
+
+STEPS = {"few sinusoids": 80}  # training steps of candidates that need more than their terms say

@@ -96,7 +96,10 @@ class Composition(Term):
                     value,
                     generator_for(context.seed, "start", d),
                     n_sinusoids=self.n,
-                    n_steps=int(_SEARCH_SHARE * context.n_steps),
+                    n_steps=int(
+                        _SEARCH_SHARE
+                        * (self.n_steps if context.n_steps is None else context.n_steps)
+                    ),
                 )
                 _write(model, d, found)
 

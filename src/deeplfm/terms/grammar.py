@@ -87,7 +87,7 @@ def from_json(data: Any) -> Any:
     try:
         return parse(data)
     except ConfigError:
-        if re.fullmatch(r"[a-z]+", data):
+        if re.fullmatch(r"[A-Za-z -]+", data):
             return data
         raise
 
