@@ -14,6 +14,7 @@ from deeplfm.features import feature_map
 from deeplfm.features.columns import BlockColumns, LayerColumns
 from deeplfm.randomness import standard_normal
 from deeplfm.variational import Exact, Frequencies, MeanField, gaussian_weights
+from deeplfm.variational.weights import ALL, Columns
 from deeplfm.variational.products import (
     FeatureBlocks,
     diagonal_squares,
@@ -172,15 +173,20 @@ class Layer(nn.Module):
         return LayerColumns(blocks, n_samples, len(x))
 
     def moments(
-        self, features: LayerColumns
+        self, features: LayerColumns, columns: Columns = ALL
     ) -> tuple[Float[Tensor, "*S N D"], Float[Tensor, "*S N D"]]:
-        """Mean and variance of ΦW for each row, W integrated out."""
+        """Mean and variance of ΦW for each row, W integrated out.
+
+        Args:
+            features: Φ, or some of its blocks.
+            columns: where the columns of these blocks are in Φ.
+        """
 
         def reduce(columns: FeatureBlocks, *tables: Tensor) -> tuple[Tensor, ...]:
             return tuple(map(self.by_output, self.weights.moments(columns, *tables)))
 
         mean, variance = features.map(
-            reduce, *self.weights.coefficients(), is_diagonal=self._is_diagonal
+            reduce, *self.weights.coefficients(columns), is_diagonal=self._is_diagonal
         )
         return mean, variance
 
