@@ -15,7 +15,6 @@ from deeplfm.features import feature_map
 from deeplfm.features.columns import BlockColumns, LayerColumns
 from deeplfm.randomness import standard_normal
 from deeplfm.variational import Exact, Frequencies, MeanField, gaussian_weights
-from deeplfm.variational.weights import ALL, Columns
 from deeplfm.variational.products import (
     FeatureBlocks,
     diagonal_squares,
@@ -24,6 +23,7 @@ from deeplfm.variational.products import (
     weighted_moment,
     weighted_squares,
 )
+from deeplfm.variational.weights import ALL, Columns
 
 
 class Block(nn.Module):

@@ -143,8 +143,8 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
     ) -> pd.DataFrame:
         """Terms of the model over time, which add up to the forecast: trend, season, level, ...
 
-        Components of a target that is modelled by its logarithm are factors, and multiply to the forecast.
-        Which component includes the mean of the target is in :meth:`DeepLFMRegressor.components`.
+        Components of a target that is modelled by its logarithm are factors, and multiply to the
+        forecast. See :meth:`DeepLFMRegressor.components` for the component that includes the mean.
 
         Args:
             horizon: as in :meth:`forecast`, with ``until``, ``times`` and ``covariates``.
@@ -346,9 +346,7 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
             return as_frame(frame, "frame")
         return self.training_ if self._frame is None else self._frame
 
-    def _shown(
-        self, horizon: int | None, covariates: pd.DataFrame | None, since: Any
-    ) -> pd.Index:
+    def _shown(self, horizon: int | None, covariates: pd.DataFrame | None, since: Any) -> pd.Index:
         """Times of the training rows and the forecast that a figure shows."""
         record = self._record
         index = record.drawn().append(record.ahead(horizon, None, None, covariates))

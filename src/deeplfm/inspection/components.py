@@ -89,6 +89,7 @@ def components(
     return found
 
 
+@torch.no_grad()
 def average_moments(
     average: ModelAverage, members: Sequence[str], x: Float[Tensor, "N P"]
 ) -> dict[str, Moments]:
@@ -109,6 +110,7 @@ def average_moments(
     }
 
 
+@torch.no_grad()
 def member_moments(model: DeepLFM, name: str, x: Float[Tensor, "N P"]) -> dict[str, Moments]:
     """Mean and variance of each component of one model, standardised.
 

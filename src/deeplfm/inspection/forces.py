@@ -43,8 +43,8 @@ def forces(fitted: FittedModel, x: Float[Tensor, "N P"]) -> list[Curve]:
 
     For each output the member of largest weight: one curve for each block of its output layer, in units
     of the output over units of time to the order of the equation; and one for each unit of its first
-    hidden layer. Outputs that share their forces (the classical latent force model) have one curve for each force, in units of its own
-    standard deviation.
+    hidden layer. Outputs that share their forces (the classical latent force model) have one curve for
+    each force, in units of its own standard deviation.
     """
     curves: list[Curve] = []
     for index, outputs in fitted.heaviest().items():

@@ -150,9 +150,7 @@ def _gains(
     features = block.features
     center = math.log10(float(features.bandwidth.median()))
     below, above = _GAIN_DECADES
-    frequency = torch.logspace(
-        center - below, center + above, _GAIN_POINTS, dtype=torch.float64
-    )
+    frequency = torch.logspace(center - below, center + above, _GAIN_POINTS, dtype=torch.float64)
     gain = features.gain(frequency)[:, 0]  # G F
     is_active = features.sensitivity.flatten(1).any(1)
     for group in is_active.nonzero()[:, 0].tolist():

@@ -121,8 +121,9 @@ def tidy(ax: Axes) -> Axes:
 
 def mark_end(ax: Axes, position: float) -> None:
     """A vertical line at the last row of the training data."""
-    look = {"color": DARK, "linewidth": 1.0, "linestyle": (0, (4, 2))}
-    ax.axvline(position, **look, label="end of the training data", zorder=3.5)
+    dashes = (0, (4, 2))
+    label = "end of the training data"
+    ax.axvline(position, color=DARK, linewidth=1.0, linestyle=dashes, label=label, zorder=3.5)
 
 
 def entitle(ax: Axes, name: str, *, unit: str | None = None, n_wide: int = 1) -> Axes:
