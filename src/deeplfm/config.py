@@ -25,6 +25,7 @@ class BlockConfig:
         extras: columns beside the force.
         options: further arguments of the feature map, such as ``lower_limit``.
         columns: which columns of the original input it sees; ``None`` for all.
+        name: the term of the model that the block belongs to.
     """
 
     system: str = "ode1"
@@ -36,6 +37,7 @@ class BlockConfig:
     extras: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
     columns: tuple[int, ...] | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True)

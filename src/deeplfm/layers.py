@@ -2,6 +2,7 @@ r"""A layer: blocks of features side by side, times Gaussian weights. Hidden and
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -32,7 +33,7 @@ class Block(nn.Module):
         n_inputs: number of original input columns, which come last.
         n_hidden: number of hidden values, which come first; 0 in the first layer.
         n_groups: number of parameter sets.
-        shared_forces: all groups hear the same forces.
+        shared_forces: all groups respond to the same forces.
         n_noise: number of fixed noise draws where the block asks for one per sample.
         generator: source of the fixed noise.
     """
@@ -48,6 +49,7 @@ class Block(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
+        self.name = config.name
         inputs = "all" if n_hidden == 0 else config.inputs
         self.sees_hidden = n_hidden > 0 and inputs != "original"
         self.sees_original = n_inputs > 0 and inputs != "hidden"
@@ -152,6 +154,30 @@ class Layer(nn.Module):
         self.weights = gaussian_weights(config.weights)(
             1 if config.shared_weights else self.n_groups, n_columns, self.n_units
         )
+
+    def block(self, name: str) -> Block:
+        """The block of a name; a name that no block or more than one has is refused."""
+        found = [block for block in self.blocks if block.name == name]
+        if len(found) != 1:
+            names = ", ".join(repr(block.name) for block in self.blocks)
+            raise ConfigError(
+                f"layer: {len(found)} blocks are named {name!r}; the blocks are {names}. "
+                "Choose a name that one of them has."
+            )
+        return found[0]
+
+    def column_slices(self) -> list[slice]:
+        """Columns of Φ, and rows of W, of each block."""
+        ends = itertools.accumulate(block.features.n_columns for block in self.blocks)
+        widths = (block.features.n_columns for block in self.blocks)
+        return [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
+
+    def named_columns(self) -> dict[str, list[slice]]:
+        """Columns of Φ of each name, in the order of the blocks."""
+        found: dict[str, list[slice]] = {}
+        for block, columns in zip(self.blocks, self.column_slices(), strict=True):
+            found.setdefault(block.name, []).append(columns)
+        return found
 
     def features(
         self,

@@ -86,12 +86,10 @@ class DeepLFM(nn.Module):
         return self.likelihood
 
     @property
-    def bells(self) -> MixtureDensity:
-        """The likelihood of a model of bells."""
+    def mixture_density(self) -> MixtureDensity:
+        """The likelihood of a model with mixture components."""
         if not isinstance(self.likelihood, MixtureDensity):
-            raise ConfigError(
-                "model: it has no bells. Give n_components, or choose another objective."
-            )
+            raise ConfigError("model: it has no mixture components. Give n_components.")
         return self.likelihood
 
     @property

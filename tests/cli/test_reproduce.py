@@ -115,7 +115,7 @@ def test_the_list_names_all_experiments_and_where_the_paper_has_them(call):
     [
         ([], "NAME: none given"),
         (["moon"], "experiment 'moon' is not known. Choose from toy"),
-        (["toy", "--models", "tree"], "has no 'tree'. Choose from 'DLFM'"),
+        (["toy", "--models", "tree"], "has no 'tree'. Choose from 'ensemble'"),
         (["toy", "--substitute", "mimic"], "toy is not on CHARIS"),
         (["charis-imputation", "--substitute", "sun"], "'sun'"),
         (["toy", "--seeds", "0"], "--seeds"),

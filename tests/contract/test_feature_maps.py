@@ -11,16 +11,14 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from deeplfm.errors import ConfigError
-from deeplfm.features import SYSTEMS, FeatureMap, FirstOrder, feature_map
+from deeplfm.features import SYSTEMS, FeatureMap, FirstOrder, feature_map, register
 from deeplfm.variational import Frequencies
 
 N_ROWS, N_SAMPLES = 5, 3
 N_INPUTS, N_FORCES, N_FEATURES, N_GROUPS = 2, 3, 4, 2
 
 every_system = pytest.mark.parametrize("system", SYSTEMS)
-RESPONSES = [
-    name for name, system in SYSTEMS.items() if system.initial_state is not FeatureMap.initial_state
-]
+RESPONSES = [name for name, system in SYSTEMS.items() if system.has_force]
 PLAIN = [name for name in SYSTEMS if name not in RESPONSES]
 SMOOTH = [name for name in SYSTEMS if name != "arc0"]  # a step tells nothing to ℓ, Ω and x
 
@@ -92,7 +90,7 @@ def test_shape(
     samples = input_samples or frequency_samples
     assert columns.shape == (*samples, n_groups, N_ROWS, features.n_columns)
     waves = features.columns_per_frequency * n_forces * n_features
-    assert features.n_columns == waves + 1 + (len(extras) - 1) * n_inputs
+    assert features.n_columns == waves + 1 + (1 + features.n_states) * n_inputs
     assert features.frequency_shape[1:] == (n_inputs, n_forces, n_features)
 
 
@@ -337,6 +335,68 @@ def test_divergence_is_exactly_zero_at_the_prior(system: str, dtype: torch.dtype
         assert frequencies.kl(features).item() == 0.0
 
 
+# --- the system -----------------------------------------------------------------------------------
+
+
+@every_system
+def test_gain_is_the_size_of_the_transfer_function(system: str) -> None:
+    features = make(system)
+    frequency = torch.linspace(-5, 5, 7, dtype=torch.float64)
+    transfer = features.transfer(frequency)
+    assert transfer.shape == (N_GROUPS, N_INPUTS, 7)
+    assert transfer.dtype == torch.complex128
+    assert features.transfer(frequency.float()).dtype == torch.complex64
+    torch.testing.assert_close(features.gain(frequency), transfer.abs())
+    torch.testing.assert_close(features.transfer(-frequency), transfer.conj())  # a real system
+    if system in PLAIN:
+        assert torch.equal(transfer, torch.ones_like(transfer))
+
+
+@pytest.mark.parametrize("system", RESPONSES)
+def test_transfer_function_is_the_steady_response(system: str) -> None:
+    """A system begun at −∞ turns e^{jωt} into H(jω) e^{jωt}."""
+    features = make(system, n_inputs=1, n_forces=1, lower_limit=-math.inf)
+    features.set_sensitivity(torch.ones(N_GROUPS, 1, 1))
+    x, frequency = normal(N_ROWS, 1), 3 * normal(N_FEATURES, seed=6)
+    columns = features(x, frequency.expand(N_GROUPS, 1, 1, -1), torch.ones(N_FEATURES))
+    response = features.transfer(frequency) * torch.polar(torch.ones_like(x), frequency * x)
+    torch.testing.assert_close(columns, torch.cat([response.real, response.imag], -1))
+
+
+@pytest.mark.parametrize("system", RESPONSES)
+def test_bandwidth_is_set_for_all_or_by_group_and_input(system: str) -> None:
+    features = make(system)
+    features.set_bandwidth(0.3)
+    torch.testing.assert_close(features.bandwidth, torch.full_like(features.bandwidth, 0.3))
+    width = torch.tensor([[0.2, 3.0], [1.0, 50.0]], dtype=torch.float64)
+    features.set_bandwidth(width)
+    torch.testing.assert_close(features.bandwidth, width)
+    low, high = (features.gain(factor * width.flatten()) for factor in (1e-3, 1e3))
+    picked = torch.arange(N_GROUPS * N_INPUTS).view(N_GROUPS, N_INPUTS, 1)
+    assert (high.gather(-1, picked) < 0.01 * low.gather(-1, picked)).all()
+
+
+@pytest.mark.parametrize("system", PLAIN)
+def test_bandwidth_is_infinite_without_a_system(system: str) -> None:
+    features = make(system)
+    before = {name: value.clone() for name, value in features.state_dict().items()}
+    features.set_bandwidth(0.3)
+    assert features.bandwidth.isinf().all()
+    assert all(torch.equal(value, before[name]) for name, value in features.state_dict().items())
+    assert features.growth(torch.ones(N_INPUTS)) == 0.0
+
+
+@pytest.mark.parametrize("system", RESPONSES)
+def test_growth_bounds_the_transient_before_the_lower_limit(system: str) -> None:
+    features = make(system, extras=("initial_state",), lower_limit=-1.0)
+    features.log_extra_scale.data.zero_()
+    extent = torch.tensor([40.0, 70.0], dtype=torch.float64)
+    free = features.initial_state((-1 - extent)[None, None]).abs().amax().item()
+    growth = features.growth(extent)
+    assert growth - 8 < math.log(free) < growth + 8  # polynomials in the extent are left out
+    assert make(system, lower_limit=-math.inf).growth(extent) == 0.0
+
+
 # --- settings -------------------------------------------------------------------------------------
 
 
@@ -356,6 +416,18 @@ def test_initial_state_needs_a_differential_equation(system: str) -> None:
 @every_system
 def test_registry_finds_the_system(system: str) -> None:
     assert feature_map(system) is SYSTEMS[system]
+
+
+def test_star_import_gives_all_public_names() -> None:
+    names: dict[str, Any] = {}
+    exec("from deeplfm.features import *", names)
+    assert names["FirstOrder"] is FirstOrder
+    assert names["SYSTEMS"] is SYSTEMS
+
+
+def test_a_registered_name_is_not_given_away() -> None:
+    with pytest.raises(ConfigError, match=r"'ode1' is already registered, for FirstOrder\. Choose"):
+        register("ode1", FirstOrder)
 
 
 def test_unknown_names_are_refused() -> None:

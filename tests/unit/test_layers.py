@@ -228,3 +228,21 @@ def test_standing_still_at_the_origin_has_a_gradient():
     layer.sample(layer.features(x, 3, seeded()), seeded()).sum().backward()
     assert all(p.grad.isfinite().all() for p in layer.parameters() if p.grad is not None)
     assert x.grad.isfinite().all()
+
+
+def test_blocks_are_found_by_name():
+    terms = ("season", "level", "season", "trend")
+    blocks = tuple(BlockConfig(system="eq", n_features=2 + i, name=n) for i, n in enumerate(terms))
+    config = ModelConfig(n_inputs=N_INPUTS, layers=(LayerConfig(1, blocks),))
+    assert from_dict(to_dict(config)) == config
+    layer = layer_of(config.layers[0])
+    assert layer.block("level") is layer.blocks[1]
+    assert layer.named_columns() == {
+        "season": [slice(0, 4), slice(10, 18)],
+        "level": [slice(4, 10)],
+        "trend": [slice(18, 28)],
+    }
+    with pytest.raises(ConfigError, match=r"0 blocks are named 'walk'; the blocks are 'season', "):
+        layer.block("walk")
+    with pytest.raises(ConfigError, match="2 blocks are named 'season'"):
+        layer.block("season")

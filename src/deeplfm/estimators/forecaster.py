@@ -18,16 +18,16 @@ from deeplfm.estimators.answers import (
     score_table,
 )
 from deeplfm.estimators.backtest import backtest
-from deeplfm.estimators.forecast_archive import describe_forecaster, rebuild_forecaster
 from deeplfm.estimators.imputation import fill_gaps
 from deeplfm.estimators.observations import as_frame, in_order
 from deeplfm.estimators.record import Record
 from deeplfm.estimators.regressor import DeepLFMRegressor
 from deeplfm.estimators.roles import Name, Roles
-from deeplfm.estimators.saving import Contents, Saved
+from deeplfm.estimators.saving import describe_forecaster, rebuild_forecaster
 from deeplfm.estimators.settings import DeepLFMSettings
 from deeplfm.estimators.timeline import Timeline
 from deeplfm.inspection.forces import Curve
+from deeplfm.io.archive import Contents, Saved
 from deeplfm.predictive.mixture import Predictive
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
     def _restored(
         cls, description: dict[str, Any], tensors: dict[str, Tensor], path: str | Path
     ) -> Self:
-        return rebuild_forecaster(cls, description, tensors, path)
+        return rebuild_forecaster(cls, DeepLFMRegressor, description, tensors, path)
 
     def _settings(self) -> dict[str, Any]:
         """Parameters of the regressor."""

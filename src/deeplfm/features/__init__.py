@@ -27,6 +27,21 @@ def feature_map(system: str) -> type[FeatureMap]:
         ) from None
 
 
+def register(system: str, features: type[FeatureMap]) -> None:
+    """Make a feature map known by a name, to be used wherever a system is named.
+
+    Args:
+        system: the name, not taken yet.
+        features: a subclass of :class:`FeatureMap`.
+    """
+    if system in SYSTEMS:
+        raise ConfigError(
+            f"system: {system!r} is already registered, for {SYSTEMS[system].__name__}. "
+            "Choose another name."
+        )
+    SYSTEMS[system] = features
+
+
 __all__ = [
     "SYSTEMS",
     "ArcCosine",
@@ -35,6 +50,6 @@ __all__ = [
     "ExponentiatedQuadratic",
     "FeatureMap",
     "FirstOrder",
-    "OrnsteinUhlenbeck",
     "feature_map",
+    "register",
 ]

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
 from deeplfm.errors import ConfigError
@@ -38,8 +38,8 @@ class FeatureMap(nn.Module):
         n_features: number M of frequencies per force.
         n_groups: number G of independent parameter sets (outputs with their own system).
         extras: columns beside the force: ``"constant"``, ``"trend"`` (one per input dimension) and,
-            for responses, ``"initial_state"``.
-        shared_forces: all groups hear the same forces (one ℓ and one Ω): the classical LFM.
+            for responses, ``"initial_state"`` (``n_states`` per input dimension).
+        shared_forces: all groups respond to the same forces (one ℓ and one Ω): the classical LFM.
         max_lengthscale: upper bound on ℓ. A record of length T cannot show that a force stays
             coherent for much longer than T; without a bound the evidence believes it does.
     """
@@ -47,8 +47,9 @@ class FeatureMap(nn.Module):
     sensitivity_unit: Tensor
     columns_per_frequency: ClassVar[int] = 2
     is_additive: ClassVar[bool] = False  # Φ is a sum over input dimensions
-    has_force: ClassVar[bool] = False  # the columns answer forces that can be recovered
-    origin: float = 0.0  # where systems begin to listen
+    has_force: ClassVar[bool] = False  # a differential equation with an option lower_limit
+    n_states: ClassVar[int] = 0  # order of the differential equation of each input
+    origin: float = 0.0  # where the convolution with the force begins
     spectral_variance: ClassVar[float] = 1.0
 
     def __init__(
@@ -67,8 +68,7 @@ class FeatureMap(nn.Module):
             raise ConfigError(
                 f"features: unknown extra columns {sorted(unknown)}. Choose from {list(EXTRAS)}."
             )
-        has_state = type(self).initial_state is not FeatureMap.initial_state
-        if "initial_state" in extras and not has_state:
+        if "initial_state" in extras and not self.n_states:
             raise ConfigError(
                 f"features: {type(self).__name__} has no differential equation, so no initial "
                 "state. Remove 'initial_state' from extras."
@@ -88,8 +88,9 @@ class FeatureMap(nn.Module):
     @property
     def n_extra_columns(self) -> int:
         """Columns that no frequency owns."""
-        per_input = {"constant": 1, "trend": self.n_inputs, "initial_state": self.n_inputs}
-        return sum(per_input[name] for name in self.extras)
+        n_states = self.n_states * self.n_inputs
+        counts = {"constant": 1, "trend": self.n_inputs, "initial_state": n_states}
+        return sum(counts[name] for name in self.extras)
 
     @property
     def n_columns(self) -> int:
@@ -186,12 +187,33 @@ class FeatureMap(nn.Module):
             x = torch.cat([x.amin(0), x.amax(0)])
         return (x - self.origin).abs().amax(-2)
 
-    def filter_gain(self, frequency: Float[Tensor, " F"]) -> Float[Tensor, "G P F"]:
-        """What the system makes of the size of a steady wave: |G(jω)|; 1 where there is no system."""
-        return torch.ones(self.n_groups, self.n_inputs, len(frequency), dtype=frequency.dtype)
+    def transfer(self, frequency: Float[Tensor, " F"]) -> Complex[Tensor, "G P F"]:
+        """Transfer function H(jω): the steady response to e^{jωt}; 1 where there is no system."""
+        shape = (self.n_groups, self.n_inputs, len(frequency))
+        return torch.ones(shape, dtype=frequency.dtype.to_complex(), device=frequency.device)
 
-    def initial_state(self, x: Float[Tensor, "*S 1 N P"]) -> Float[Tensor, "*S G N P"]:
-        """What an unknown state at the lower limit leaves at x; responses override it."""
+    def gain(self, frequency: Float[Tensor, " F"]) -> Float[Tensor, "G P F"]:
+        """|H(jω)|: amplitude of the steady response to a wave of amplitude 1."""
+        return self.transfer(frequency).abs()
+
+    @property
+    def bandwidth(self) -> Float[Tensor, "G P"]:
+        """Frequency beyond which the system attenuates; infinite where there is no system."""
+        return torch.full_like(self.sensitivity[..., 0], math.inf)
+
+    def set_bandwidth(self, width: float | Float[Tensor, "#G #P"]) -> None:
+        """Set the parameters of the system by their bandwidth; no effect where there is no system."""
+
+    def growth(self, extent: Float[Tensor, " P"]) -> float:
+        """Largest exponent of a transient, for inputs up to ``extent`` before the origin.
+
+        A stable system decays after the origin and grows exponentially before it, where hidden layers
+        may put their values. Beyond the logarithm of the largest number of a dtype it overflows.
+        """
+        return 0.0
+
+    def initial_state(self, x: Float[Tensor, "*S 1 N P"]) -> Float[Tensor, "*S G N E"]:
+        """Free responses to the ``n_states`` states of each input at the origin, states fastest."""
         raise ConfigError(f"features: {type(self).__name__} has no initial state.")
 
     def extra_columns(self, x: Float[Tensor, "*S N P"]) -> list[Float[Tensor, "*S G N E"]]:

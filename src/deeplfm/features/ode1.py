@@ -6,7 +6,7 @@ import math
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
 from deeplfm.features.base import Tables
@@ -105,7 +105,7 @@ class FirstOrder(HarmonicMap):
         n_features: number M of frequencies per force.
         n_groups: number G of parameter sets.
         extras: columns beside the force.
-        shared_forces: all groups hear the same forces.
+        shared_forces: all groups respond to the same forces.
         max_lengthscale: upper bound on ℓ.
         lower_limit: a, where the convolution begins. The paper's a = 0 forces f(0) = 0; −∞ is a
             system that was running long before the data.
@@ -115,6 +115,7 @@ class FirstOrder(HarmonicMap):
     spectral_variance: ClassVar[float] = 2.0
     is_additive: ClassVar[bool] = True
     has_force: ClassVar[bool] = True
+    n_states: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -141,9 +142,26 @@ class FirstOrder(HarmonicMap):
         """Decay γ of each input dimension."""
         return self.log_decay.exp()
 
-    def filter_gain(self, frequency: Float[Tensor, " F"]) -> Float[Tensor, "G P F"]:
-        """1/|γ + jω|."""
-        return 1 / torch.hypot(self.decay.to(frequency.dtype).unsqueeze(-1), frequency)
+    def transfer(self, frequency: Float[Tensor, " F"]) -> Complex[Tensor, "G P F"]:
+        """1/(γ + jω)."""
+        decay = self.decay.to(frequency.dtype).unsqueeze(-1)
+        return 1 / torch.complex(*torch.broadcast_tensors(decay, frequency))
+
+    @property
+    def bandwidth(self) -> Float[Tensor, "G P"]:
+        """γ, where the gain has fallen by √2."""
+        return self.decay
+
+    @torch.no_grad()
+    def set_bandwidth(self, width: float | Float[Tensor, "#G #P"]) -> None:
+        """γ = width."""
+        self.log_decay.copy_(torch.as_tensor(width, dtype=torch.float64).log())
+
+    @torch.no_grad()
+    def growth(self, extent: Float[Tensor, " P"]) -> float:
+        """γ × extent; without a transient nothing grows."""
+        is_steady = math.isinf(self.lower_limit) and "initial_state" not in self.extras
+        return 0.0 if is_steady else float((self.decay * extent).amax())
 
     def coefficients(
         self,

@@ -207,14 +207,14 @@ class Inspector:
     def _filters_of(
         self, label: str, member: str, layer: Layer, block: Block
     ) -> Iterator[Spectrum]:
-        knee = float(block.features.filter_gain(torch.zeros(1)).reciprocal().median())
+        knee = float(block.features.bandwidth.median())
         frequency = torch.logspace(
             math.log10(knee) - _FILTER_DECADES / 2,
             math.log10(knee) + _FILTER_DECADES,
             _FILTER_POINTS,
             dtype=torch.float64,
         )
-        gain = block.features.filter_gain(frequency)[:, 0]  # G F
+        gain = block.features.gain(frequency)[:, 0]  # G F
         hears = block.features.sensitivity.flatten(1).any(1)
         for group, values in enumerate(gain):
             if not hears[group]:

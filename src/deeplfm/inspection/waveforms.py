@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
-from deeplfm.features import FirstOrder
 from deeplfm.features.harmonic import HarmonicMap
 from deeplfm.layers import Block, Layer
 from deeplfm.randomness import generator_for
@@ -83,11 +82,8 @@ def _waves(
     weights = layer.weights.mean.double()
     weights = weights.expand(layer.n_groups, *weights.shape[1:])[group, before:, unit]
     real, imaginary = weights[: 2 * size.numel()].view(2, *size.shape)
-    amplitude = torch.complex(real, -imaginary) * size
-    if isinstance(features, FirstOrder):
-        decay = features.decay.double()[group, 0].expand_as(frequency)
-        amplitude = amplitude / torch.complex(decay, frequency)
-    return frequency, amplitude
+    transfer = features.transfer(frequency.flatten())[group, 0].view_as(frequency)
+    return frequency, torch.complex(real, -imaginary) * size * transfer
 
 
 def _mean_products(

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from deeplfm.errors import TrainingDivergedError
-from deeplfm.features import FirstOrder
 from deeplfm.features.columns import LayerColumns
 from deeplfm.model import DeepLFM
 
@@ -26,7 +25,7 @@ def diverged(model: DeepLFM, x: Tensor, step: int, loss: float) -> TrainingDiver
 
 @torch.no_grad()
 def _overflows(model: DeepLFM, x: Tensor) -> list[str]:
-    """Blocks whose e^{−γt} leaves the range of the dtype."""
+    """Blocks whose transients leave the range of the dtype."""
     found: list[str] = []
     hidden: Tensor | None = None
     for index, layer in enumerate(model.layers):
@@ -35,15 +34,13 @@ def _overflows(model: DeepLFM, x: Tensor) -> list[str]:
         generator = torch.Generator(x.device).manual_seed(0)
         columns = [block(x, 2, generator, hidden) for block in layer.blocks]
         for block in columns:
-            if isinstance(block.features, FirstOrder):
-                # with a = −∞ nothing has to decay, and the growth is −∞
-                seen = block.seen - block.features.lower_limit
-                growth = float((-seen * block.features.decay.amax(0)).amax())
-                if growth > limit:
-                    found.append(
-                        f"layer {index}: decay × |input| = {growth:.0f} before the lower limit, "
-                        f"{str(dtype).removeprefix('torch.')} overflows at {limit:.0f}"
-                    )
+            extent = (block.features.origin - block.seen).clamp_min(0).flatten(0, -2).amax(0)
+            growth = block.features.growth(extent)
+            if growth > limit:
+                found.append(
+                    f"layer {index}: decay × |input| = {growth:.0f} before the lower limit, "
+                    f"{str(dtype).removeprefix('torch.')} overflows at {limit:.0f}"
+                )
         if index + 1 < len(model.layers):
             hidden = layer.sample(LayerColumns(columns, 2, len(x)), generator)
     return found

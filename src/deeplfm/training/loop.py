@@ -95,7 +95,6 @@ class _Run:
         self.model, self.rows, self.schedule, self.seed = model, rows, schedule, seed
         self.validation, self.progress = validation, progress
         self.history = History()
-        self.objective = objective(schedule.objective)
         if model.has_exact_output and schedule.objective != "collapsed":
             raise ConfigError(
                 f"schedule: objective {schedule.objective!r} would leave exact weights at their "
@@ -103,10 +102,9 @@ class _Run:
             )
         self.n_samples = schedule.n_samples or model.config.n_samples
         size = schedule.batch_size or len(rows)
-        self.full_batch = size >= len(rows)
-        self.batches: Iterator[Rows] = (
-            repeat(rows.everything()) if self.full_batch else self._batches(size)
-        )
+        is_full = size >= len(rows)
+        self.batches: Iterator[Rows] = repeat(rows.everything()) if is_full else self._batches(size)
+        self.objective = objective(schedule.objective, 1.0 if is_full else schedule.natural_rate)
         self.step = 0
         self.best = (math.inf, 0)
         self.best_state: dict[str, Any] | None = None
@@ -157,7 +155,6 @@ class _Run:
                 Batch(batch.x, batch.y, len(self.rows), batch.weight),
                 self.n_samples,
                 generator,
-                rate=1.0 if self.full_batch else self.schedule.natural_rate,
             )
         except torch.linalg.LinAlgError as error:  # not finite, so not positive definite
             raise diverged(self.model, batch.x, self.step + 1, math.nan) from error

@@ -33,7 +33,7 @@ class Schedule:
     """How a model is trained.
 
     Attributes:
-        objective: "elbo", "predictive", "collapsed" or "density".
+        objective: "elbo", "collapsed", "predictive" or "sampled-predictive".
         phases: one after the other; the public code trains W for 200, then W and Ω, and Θ from 400.
         batch_size: rows per step; ``None`` is all rows.
         learning_rate: of AdamW, at the start of each phase.

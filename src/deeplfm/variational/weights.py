@@ -175,16 +175,16 @@ class Exact(FullCovariance):
         eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
         self.precision = torch.lerp(self.precision, gram + eye, rate)
         self.shift = torch.lerp(self.shift, moment, rate)
-        self._refresh()
+        self.refresh()
 
     @torch.no_grad()
     def condition_on(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
         """Add what further rows say: the posterior so far is their prior."""
         self.precision = self.precision + gram
         self.shift = self.shift + moment
-        self._refresh()
+        self.refresh()
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
         """Mean and root of the natural parameters."""
         eye = torch.eye(self.precision.shape[-1], dtype=torch.float64, device=self.precision.device)
         factor = torch.linalg.cholesky(self.precision)

@@ -9,10 +9,10 @@ import torch
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.errors import ConfigError, TrainingDivergedError
 from deeplfm.model import DeepLFM
-from deeplfm.objective import OBJECTIVES, Batch, collapsed, elbo
+from deeplfm.objective import Batch, collapsed, elbo
 from deeplfm.predictive.metrics import mnll
 from deeplfm.randomness import generator_for, numpy_for, seed_for
-from deeplfm.training import ROLES, Phase, Rows, Schedule, train
+from deeplfm.training import ROLES, Phase, Rows, Schedule, loop, train
 from deeplfm.training.divergence import diverged
 from deeplfm.training.interruption import within
 from deeplfm.training.schedule import role_of
@@ -101,12 +101,16 @@ def test_streams_of_noise_are_unrelated():
 def test_every_row_is_visited_once_in_an_epoch(monkeypatch):
     seen = []
 
-    def spy(model, batch, n_samples, generator, rate):
+    def spy(model, batch, n_samples, generator):
         seen.append(batch.x[:, 0])
-        assert (batch.n_rows, rate) == (30, 0.1)
+        assert batch.n_rows == 30
         return elbo(model, batch, n_samples, generator)
 
-    monkeypatch.setitem(OBJECTIVES, "elbo", spy)
+    def found(name, natural_rate):
+        assert (name, natural_rate) == ("elbo", 0.1)
+        return spy
+
+    monkeypatch.setattr(loop, "objective", found)
     rows = data()
     train(make(), rows, steps(10, batch_size=7))
     assert [len(batch) for batch in seen] == [6] * 10
@@ -167,7 +171,7 @@ def test_bad_schedules_are_refused(bad):
 
 
 def test_unknown_objective_is_refused_with_the_choices():
-    with pytest.raises(ConfigError, match="elbo, predictive, collapsed"):
+    with pytest.raises(ConfigError, match="elbo, predictive, sampled-predictive, collapsed"):
         train(make(), data(), steps(1, objective="evidence"))
 
 
