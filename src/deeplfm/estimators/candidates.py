@@ -119,8 +119,6 @@ def _read(model: Any, is_series: bool) -> Model:
         return named[key]()
     if key in members:
         return members[key]
-    if name in SERIES:
-        return SERIES[name]
     try:
         return parse(name)
     except ConfigError as error:

@@ -56,7 +56,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
 
     >>> import numpy as np
     >>> t = np.linspace(0, 6, 90)
-    >>> model = DeepLFMRegressor(model="sinusoids + broadband", n_steps=5, random_state=0).fit(t, np.sin(3 * t))
+    >>> model = DeepLFMRegressor("sinusoids + broadband", n_steps=5).fit(t, np.sin(3 * t))
     >>> mean, std = model.predict(t[:3], return_std=True)
     >>> mean.shape, std.shape
     ((3,), (3,))

@@ -98,6 +98,26 @@ class Declared(ABC):
     n_steps: ClassVar[int] = 60  # training steps
     has_hidden_layer: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        """Refuse counts that are no counts, layers of no width and systems that are not registered."""
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            if item.name == "n" or item.name.startswith("n_"):
+                self._check(item.name, value, is_count(value), "a whole number of at least 1")
+            elif item.name == "hidden":
+                widths = (value,) if is_count(value) else tuple(value) if _is_list(value) else ()
+                is_valid = bool(widths) and all(map(is_count, widths))
+                self._check(
+                    item.name, value, is_valid, "the width of each hidden layer, such as (3,)"
+                )
+                object.__setattr__(self, "hidden", widths)
+            elif item.name == "system":
+                feature_map(value)
+
+    def _check(self, name: str, value: Any, is_valid: bool, wanted: str) -> None:
+        if not is_valid:
+            raise ConfigError(f"{self.term_name}: {name} is {value!r}. Give {wanted}.")
+
     def in_time_units(self, convert: Callable[[Any], float]) -> Self:
         """The same declaration with its times converted to numbers by ``convert``."""
         return self
@@ -244,8 +264,8 @@ def _assemble(rows: Rows, residual: Rows, plans: list[Plan], context: BuildConte
     model = DeepLFM(config, context.seed).to(context.dtype)
     if hidden:
         hidden.initialise(list(model.layers[:-1]))
-    for plan, block in zip(blocks, model.output_layer.blocks, strict=True):
-        plan.initialise(block)
+    for block_plan, block in zip(blocks, model.output_layer.blocks, strict=True):
+        block_plan.initialise(block)
     set_noise(model, variance_of(residual))
     for plan in plans:
         if plan.initialise_model:
@@ -276,6 +296,15 @@ def _check(terms: list[Term]) -> None:
                 f"model: {' and '.join(some)} each bring {what}, and a sum has room for one of them. "
                 "Leave one out, or give both as candidates."
             )
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value is a whole number of at least 1; a truth value is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, tuple | list)
 
 
 def collapsed_schedule(n_steps: int, learning_rate: float = 0.05) -> Schedule:

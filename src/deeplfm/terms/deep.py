@@ -12,7 +12,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.config import BlockConfig, LayerConfig
-from deeplfm.errors import ConfigError
 from deeplfm.layers import Block, Layer
 from deeplfm.randomness import generator_for, numpy_for
 from deeplfm.terms.base import (
@@ -59,9 +58,6 @@ class Deep(Term):
     n_forces: int = 1
     n_features: int = 100
 
-    def __post_init__(self) -> None:
-        check_hidden("deep", self.hidden)
-
     @property
     def first_block(self) -> BlockConfig:
         """A block of a hidden layer."""
@@ -105,15 +101,6 @@ class Deep(Term):
         left = with_values(rows, [share * value for _, value in all_series(rows)])
         hidden = HiddenPlan(layers, initialise_hidden, N_SAMPLES, N_PATHS)
         return Plan([BlockPlan(output, initialise)], left, hidden)
-
-
-def check_hidden(where: str, hidden: tuple[int, ...]) -> None:
-    """Refuse widths that are no layers."""
-    if not hidden or any(not isinstance(width, int) or width < 1 for width in hidden):
-        raise ConfigError(
-            f"{where}: hidden must be one or more widths of at least 1, found {hidden!r}. "
-            f"Write {where}(3) for one hidden layer of three units."
-        )
 
 
 @torch.no_grad()

@@ -12,7 +12,6 @@ from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.model import DeepLFM
 from deeplfm.randomness import generator_for
 from deeplfm.terms.base import BuildContext, NamedModel
-from deeplfm.terms.deep import check_hidden
 from deeplfm.terms.initial import mean_field
 from deeplfm.training import Phase, Rows, Schedule
 
@@ -38,9 +37,6 @@ class Paper(NamedModel):
     n_forces: int = 1
     n_features: int = 100
     system: str = "ode1"
-
-    def __post_init__(self) -> None:
-        check_hidden("paper", self.hidden)
 
     def schedule(self, n_steps: int) -> Schedule:
         """The evidence lower bound, in batches."""

@@ -81,6 +81,8 @@ class SharedSeason(Term):
     system: str = "ode1"
 
     def __post_init__(self) -> None:
+        """Refuse a system of another order."""
+        super().__post_init__()
         if feature_map(self.system).n_states != 1:
             raise ConfigError(
                 f"shared_season: system {self.system!r} is not of first order, and the responses of "

@@ -13,7 +13,7 @@ from deeplfm.layers import Block
 from deeplfm.model import DeepLFM
 from deeplfm.randomness import generator_for
 from deeplfm.terms.base import BuildContext, NamedModel, running, set_noise
-from deeplfm.terms.deep import N_PATHS, N_SAMPLES, check_hidden, initialise_layer, initialise_output
+from deeplfm.terms.deep import N_PATHS, N_SAMPLES, initialise_layer, initialise_output
 from deeplfm.training import Phase, Rows, Schedule
 
 _SHALLOW_FEATURES = 100
@@ -37,9 +37,6 @@ class Table(NamedModel):
     n_forces: int = 1
     n_features: int = 100
     system: str = "ode1"
-
-    def __post_init__(self) -> None:
-        check_hidden("table", self.hidden)
 
     def schedule(self, n_steps: int) -> Schedule:
         """Mini-batches, with natural-gradient steps of the exact output weights."""

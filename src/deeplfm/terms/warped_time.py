@@ -53,6 +53,8 @@ class WarpedTime(Term):
     term: Term = field(default_factory=Season)
 
     def __post_init__(self) -> None:
+        """Refuse another term than a season."""
+        super().__post_init__()
         if self.term != Season():
             raise ConfigError(
                 f"warped: {self.term} found. A warped clock carries a season whose period and shape are "

@@ -1,12 +1,12 @@
 import torch
 
-from deeplfm.starts.composition import _Candidates, find_composition
+from deeplfm.terms.composition import _Trials, find_composition
 
 
 def test_evidence_and_gradient_are_those_of_a_gaussian_with_the_feature_kernel() -> None:
     time = torch.linspace(0, 1, 40, dtype=torch.float64)
     value = torch.sin(20 * time)
-    candidates = _Candidates(time, 2, 3, torch.Generator().manual_seed(0))
+    candidates = _Trials(time, 2, 3, torch.Generator().manual_seed(0))
     got = candidates.log_evidence(time, value)
     expected = []
     for r in range(3):

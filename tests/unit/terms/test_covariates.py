@@ -9,7 +9,7 @@ import torch
 
 import deeplfm
 from deeplfm import ConfigError, DeepLFMRegressor
-from deeplfm.recipes.covariates import unexplained
+from deeplfm.terms import Covariates
 from deeplfm.training import Rows
 
 TIME = np.linspace(0, 12, 120)
@@ -21,7 +21,13 @@ PAST, FUTURE = slice(0, 90), slice(90, 120)
 
 
 def quick(**options: object) -> DeepLFMRegressor:
-    given = {"start": "pursuit", "n_steps": 10, "n_features": 10, "hidden": (1,), "is_series": True}
+    given = {
+        "model": "sinusoids + broadband",
+        "n_steps": 10,
+        "n_features": 10,
+        "hidden": (1,),
+        "is_series": True,
+    }
     return DeepLFMRegressor(**given | options)
 
 
@@ -110,7 +116,7 @@ def test_names_and_covariates_survive_saving(tmp_path: Path) -> None:
 def test_starts_read_what_straight_lines_leave() -> None:
     rows = Rows(torch.as_tensor(X), torch.as_tensor(np.column_stack([Y, EFFECT])))
     rows.y[::6, 0] = torch.nan
-    left = unexplained(rows)
+    left = Covariates().unexplained(rows)
     assert torch.equal(left.x, rows.x[:, :1])
     assert torch.equal(left.y.isnan(), rows.y.isnan())
     design = np.column_stack([np.ones(120), KNOWN])
@@ -121,12 +127,12 @@ def test_starts_read_what_straight_lines_leave() -> None:
         expected = target - design[known] @ slope
         assert left.y[known, d].numpy() == pytest.approx(expected, abs=0.01)
     time_only = Rows(rows.x[:, :1], rows.y)
-    assert unexplained(time_only) is time_only
+    assert Covariates().unexplained(time_only) is time_only
 
 
 def test_outputs_that_share_a_force_have_effects_of_their_own() -> None:
     both = np.column_stack([np.sin(3 * TIME) + KNOWN[:, 0], np.cos(3 * TIME) - KNOWN[:, 1]])
-    model = quick(start="lfm", n_steps=60, n_features=20).fit(X, both)
+    model = quick(model="lfm", n_steps=60).fit(X, both)
     moves = [model.predict(X + step) - model.predict(X) for step in ([0, 1, 0], [0, 0, 1])]
     inside = (np.abs(KNOWN) < 1).all(1) & (KNOWN < 0).all(1)
     effect = np.array([move[inside].mean(0) for move in moves])  # covariate output

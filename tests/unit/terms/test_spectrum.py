@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from deeplfm.starts.spectrum import periodogram, pursue, typical_step
+from deeplfm.terms.spectrum import matching_pursuit, periodogram, typical_step
 
 
 def series(seed: int, irregular: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -13,12 +13,12 @@ def series(seed: int, irregular: bool) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("irregular", [False, True])
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_pursuit_finds_known_lines(irregular: bool, shuffle: bool) -> None:
+def test_pursuit_finds_fit_known(irregular: bool, shuffle: bool) -> None:
     time, value = series(0, irregular)
     if shuffle:
         order = np.random.default_rng(1).permutation(300)
         time, value = time[order], value[order]
-    found = pursue(time, value, max_lines=8)
+    found = matching_pursuit(time, value, max_lines=8)
     assert found.n_supported == 2
     assert found.frequency[:2] == pytest.approx([7.3, 19.1], abs=0.01)
     assert found.amplitude[:2] == pytest.approx([3, 1], abs=0.05)
@@ -29,14 +29,16 @@ def test_pursuit_finds_known_lines(irregular: bool, shuffle: bool) -> None:
 def test_pursuit_does_not_mind_a_gap() -> None:
     time, value = series(0, irregular=False)
     keep = (time < 4) | (time > 5.5)
-    found = pursue(time[keep], value[keep], max_lines=8)
+    found = matching_pursuit(time[keep], value[keep], max_lines=8)
     assert found.frequency[:2] == pytest.approx([7.3, 19.1], abs=0.02)
 
 
 def test_white_noise_supports_no_lines() -> None:
     """BIC admits a false line in a few per cent of draws; these seeds are fixed."""
     counts = [
-        pursue(np.linspace(0, 1, 200), np.random.default_rng(seed).normal(size=200), 5).n_supported
+        matching_pursuit(
+            np.linspace(0, 1, 200), np.random.default_rng(seed).normal(size=200), 5
+        ).n_supported
         for seed in range(20)
     ]
     assert np.mean(counts) < 0.3
@@ -45,13 +47,13 @@ def test_white_noise_supports_no_lines() -> None:
 @pytest.mark.parametrize("n_rows", [3, 4, 6])
 def test_short_series_get_few_lines(n_rows: int) -> None:
     time = np.arange(n_rows, dtype=float)
-    found = pursue(time, np.sin(time), max_lines=20)
+    found = matching_pursuit(time, np.sin(time), max_lines=20)
     assert len(found.frequency) == (n_rows - 2) // 3
     assert np.isfinite(found.residual_variance).all()
 
 
 def test_a_constant_series_has_no_lines() -> None:
-    assert pursue(np.linspace(0, 1, 50), np.full(50, 3.0), 5).n_supported == 0
+    assert matching_pursuit(np.linspace(0, 1, 50), np.full(50, 3.0), 5).n_supported == 0
 
 
 def test_draws_follow_the_power() -> None:
@@ -84,7 +86,7 @@ def test_short_noise_supports_hardly_a_line(n_rows: int) -> None:
     """Of 200 other sums over ten draws one was above three."""
     rng = np.random.default_rng(n_rows)
     time = np.arange(n_rows) / n_rows
-    found = [pursue(time, rng.normal(size=n_rows), 20).n_supported for _ in range(10)]
+    found = [matching_pursuit(time, rng.normal(size=n_rows), 20).n_supported for _ in range(10)]
     assert sum(found) <= 3
 
 
@@ -92,7 +94,7 @@ def test_two_lines_of_a_short_series_are_supported_and_no_more() -> None:
     time = np.arange(48.0)
     noise = 0.2 * np.random.default_rng(0).normal(size=48)
     value = np.sin(2 * np.pi * time / 12) + 0.7 * np.cos(2 * np.pi * time / 5) + noise
-    assert pursue(time, value, 20).n_supported == 2
+    assert matching_pursuit(time, value, 20).n_supported == 2
 
 
 def test_readings_repeated_at_once_do_not_shorten_the_typical_step() -> None:
@@ -102,5 +104,5 @@ def test_readings_repeated_at_once_do_not_shorten_the_typical_step() -> None:
     assert typical_step(triples) == pytest.approx(1, abs=1e-3)
     stretches = np.concatenate([start + 0.01 * np.arange(100) for start in (0.0, 500.0, 900.0)])
     assert typical_step(stretches) == pytest.approx(0.01)
-    found = pursue(pairs, np.sin(2 * np.pi * pairs / 17), 1)
+    found = matching_pursuit(pairs, np.sin(2 * np.pi * pairs / 17), 1)
     assert 2 * np.pi / found.frequency[0] == pytest.approx(17, rel=1e-3)

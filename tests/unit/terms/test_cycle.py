@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deeplfm.starts.phase import find_cycle, phase_columns
+from deeplfm.terms.cycle import find_cycle, phase_columns
 
 N_ROWS, N_ROUNDS = 500, 10
 

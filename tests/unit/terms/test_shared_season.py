@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from deeplfm.starts.response import find_response
-from deeplfm.starts.rhythm import find_rhythm
+from deeplfm.terms.season import find_season
+from deeplfm.terms.shared_season import find_response
 
 TIME = np.linspace(0, 1, 400)
 FUNDAMENTAL = 2 * np.pi * 3.1
@@ -26,7 +26,7 @@ def noisy(value: np.ndarray, share: float, seed: int) -> np.ndarray:
 
 def response_of(*values: np.ndarray):
     series = [(TIME, value) for value in values]
-    return find_response(series, find_rhythm(series, 10))
+    return find_response(series, find_season(series, 10))
 
 
 def test_decays_and_signs_of_outputs_that_answer_one_force_are_found() -> None:
@@ -72,7 +72,7 @@ def test_one_output_or_hardly_any_rows_have_no_force_to_share() -> None:
     value = noisy(answer(2.0, 1.0), 0.1, 1)
     assert response_of(value) is None
     series = [(TIME, value), (TIME[:3], value[:3]), (TIME[:0], value[:0])]
-    assert find_response(series, find_rhythm(series, 10)) is None
+    assert find_response(series, find_season(series, 10)) is None
 
 
 @pytest.mark.parametrize("slope", [0.0, 10.0])
@@ -88,6 +88,6 @@ def test_a_few_rows_of_noise_do_not_pass_for_the_clearest_output() -> None:
     for seed in range(12):
         few = np.random.default_rng(seed).normal(size=11)
         series = [*((TIME, value) for value in outputs), (TIME[::36][:11], few)]
-        found = find_response(series, find_rhythm(series, 4))
+        found = find_response(series, find_season(series, 4))
         assert found is not None
         assert (found.sensitivity[:2] != 0).all()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deeplfm.starts.rhythm import _along_each, find_rhythm
-from deeplfm.starts.spectrum import Array, typical_step
+from deeplfm.terms.season import _along_each, find_season
+from deeplfm.terms.spectrum import Array, typical_step
 
 TIME = np.linspace(0, 20, 400)
 
@@ -23,7 +23,7 @@ def test_the_period_is_found_from_all_outputs_together(period: float) -> None:
     rng = np.random.default_rng(0)
     clear = cycle(TIME, period) + 0.3 * rng.normal(size=400)
     noisy = 0.3 * np.sin(2 * np.pi * TIME / period) + 0.5 * rng.normal(size=400)
-    found = find_rhythm([(TIME, clear), (TIME, noisy)], 20)
+    found = find_season([(TIME, clear), (TIME, noisy)], 20)
     assert 2 * np.pi / found[0].frequency[0] == pytest.approx(period, rel=0.02)
     assert found[0].n_supported >= 3
     assert found[0].frequency == pytest.approx(
@@ -41,7 +41,7 @@ def season(period: float, seed: int, n_rows: int = 96, noise: float = 0.5) -> Ar
 
 
 def steps_of_round(time: Array, value: Array) -> float:
-    found = find_rhythm([(time, value)], 20)
+    found = find_season([(time, value)], 20)
     return 2 * np.pi / found[0].frequency[0] / typical_step(time)
 
 
@@ -65,15 +65,15 @@ def test_all_harmonics_of_a_season_are_heard_and_of_other_rounds_those_that_tell
     time, wave = np.arange(60.0), 2 * np.pi * np.arange(60.0) / 12
     noise, more = 0.1 * np.random.default_rng(1).normal(size=(2, 60))
     months, other = np.sin(wave) + noise, np.sin(wave / 1.037) + noise
-    found = find_rhythm([(time, months), (time, more)], 20)
+    found = find_season([(time, months), (time, more)], 20)
     assert [lines.n_supported for lines in found] == [6, 0]
-    assert find_rhythm([(time, months)], 3)[0].n_supported == 3
-    assert find_rhythm([(time, other)], 20)[0].n_supported == 1
+    assert find_season([(time, months)], 3)[0].n_supported == 3
+    assert find_season([(time, other)], 20)[0].n_supported == 1
 
 
 def test_without_even_steps_nothing_is_whole() -> None:
     time = np.sort(np.random.default_rng(0).uniform(0, 96, 96))
-    found = find_rhythm([(time, cycle(time, 12.0))], 20)
+    found = find_season([(time, cycle(time, 12.0))], 20)
     assert 2 * np.pi / found[0].frequency[0] == pytest.approx(12, abs=0.05)
     assert 2 * np.pi / found[0].frequency[0] != pytest.approx(12, rel=1e-7)
 
@@ -81,28 +81,28 @@ def test_without_even_steps_nothing_is_whole() -> None:
 def test_a_year_is_twelve_months_however_long_they_are() -> None:
     months = np.arange("2010-01", "2018-01", dtype="datetime64[M]")
     days = (months.astype("datetime64[D]") - np.datetime64("2010-01-01")).astype(float)
-    found = find_rhythm([(days, season(12, 0))], 20)
+    found = find_season([(days, season(12, 0))], 20)
     assert 2 * np.pi / found[0].frequency[0] == pytest.approx(365.25, abs=0.5)
     assert found[0].n_supported == 6
 
 
 def test_gaps_and_other_times_of_each_output_are_no_trouble() -> None:
     some = TIME[(TIME < 6) | (TIME > 11)]
-    found = find_rhythm([(some, cycle(some, 4.0)), (TIME[::3], cycle(TIME[::3], 4.0))], 10)
+    found = find_season([(some, cycle(some, 4.0)), (TIME[::3], cycle(TIME[::3], 4.0))], 10)
     assert 2 * np.pi / found[0].frequency[0] == pytest.approx(4.0, rel=1e-2)
 
 
 def test_noise_has_no_rhythm_to_speak_of() -> None:
     """Of 20 seeds one found more than one harmonic."""
     noise = np.random.default_rng(1).normal(size=400)
-    assert find_rhythm([(TIME, noise)], 20)[0].n_supported <= 2
+    assert find_season([(TIME, noise)], 20)[0].n_supported <= 2
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 2, 4])
 def test_hardly_any_rows_have_no_rhythm(n_rows: int) -> None:
-    alone = find_rhythm([(TIME[:n_rows], TIME[:n_rows])], 20)
+    alone = find_season([(TIME[:n_rows], TIME[:n_rows])], 20)
     assert alone[0].n_supported == 0
-    beside = find_rhythm([(TIME[:n_rows], TIME[:n_rows]), (TIME, cycle(TIME, 3.0))], 20)
+    beside = find_season([(TIME[:n_rows], TIME[:n_rows]), (TIME, cycle(TIME, 3.0))], 20)
     assert beside[0].n_supported == 0
     assert beside[1].n_supported >= 3
 
@@ -112,7 +112,7 @@ def test_an_output_that_saw_less_than_a_round_has_no_harmonics() -> None:
     rng = np.random.default_rng(1)
     walk = np.cumsum(rng.normal(size=100)) / 10
     wave = np.sin(2 * np.pi * 1.3 * time) + 0.1 * rng.normal(size=160)
-    whole, short = find_rhythm([(time, wave), (time[:100], walk)], most=5)
+    whole, short = find_season([(time, wave), (time[:100], walk)], most=5)
     assert whole.n_supported >= 1
     assert short.n_supported == 0 or whole.frequency[0] * time[99] >= 2 * np.pi
     assert np.abs(short.amplitude).max(initial=0.0) < 10

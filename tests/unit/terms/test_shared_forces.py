@@ -6,8 +6,8 @@ import torch
 from scipy.integrate import solve_ivp
 
 from deeplfm import ConfigError, DeepLFMRegressor
-from deeplfm.recipes import Architecture, lfm_recipe
-from deeplfm.recipes.lfm import _bandwidth
+from deeplfm.terms import BuildContext, SharedForces, Sum
+from deeplfm.terms.shared_forces import bandwidth_of
 from deeplfm.training import Rows
 
 TIME = np.linspace(0, 10, 100)
@@ -32,7 +32,7 @@ def responses(decay: list[float], sensitivity: list[float]) -> np.ndarray:
 
 
 def quick(**options: object) -> DeepLFMRegressor:
-    return DeepLFMRegressor(**{"start": "lfm", "n_steps": 60, "n_features": 40} | options)
+    return DeepLFMRegressor(**{"model": "lfm", "n_steps": 60} | options)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_an_output_is_told_by_the_others_where_it_is_not_known(
     values += [5.0, -3.0, 0.5][: len(decay)]  # levels that no shared force explains
     hidden = values.copy()
     hidden[50:75, 1] = np.nan  # the bump, and a wave
-    model = quick(n_steps=120, n_features=30).fit(TIME, hidden)
+    model = quick(n_steps=120).fit(TIME, hidden)
     error = model.predict(TIME[50:75])[:, 1] - values[50:75, 1]
     assert np.square(error).mean() < 0.03 * values[:, 1].var()
     (curve,) = model.forces(TIME)
@@ -54,7 +54,7 @@ def test_an_output_is_told_by_the_others_where_it_is_not_known(
 
 
 def test_outputs_share_weights_and_forces_but_not_systems() -> None:
-    (member,) = quick(n_steps=1, n_forces=2).fit(TIME, responses([1, 2], [1, 1])).model_.members
+    (member,) = quick(n_steps=1).fit(TIME, responses([1, 2], [1, 1])).model_.members
     block, level = member.output_layer.blocks
     assert len(member.layers) == 1
     assert member.exact_weights.mean.shape == (1, 2 * 2 * 40 + 2 * 2, 1)
@@ -68,8 +68,8 @@ def test_forces_begin_with_the_signs_of_the_outputs_and_different_from_each_othe
     values[3:30, 0] = torch.nan
     rows = Rows(torch.linspace(0, 1, 100, dtype=torch.float64)[:, None], values)
     for n_forces in (1, 2, 5):
-        model = lfm_recipe(Architecture(n_forces=n_forces, n_features=5)).build(rows, seed=0)
-        sensitivity = model.output_layer.blocks[0].features.sensitivity[:, 0].detach()
+        model = Sum((SharedForces(n_forces, 5),)).build(rows, BuildContext())
+        sensitivity = model.output_layer.block("shared forces").features.sensitivity[:, 0].detach()
         assert sensitivity.abs().min() > 0
         sign = sensitivity[:, 0].sign() * sensitivity[0, 0].sign()
         assert sign.tolist() == [1, -1, 1]
@@ -86,11 +86,11 @@ def test_one_output_is_fitted_too(system: str) -> None:
 def test_the_band_holds_nine_tenths_of_the_power() -> None:
     time = torch.linspace(0, 1, 200, dtype=torch.float64)[:, None]
     slow, fast = torch.sin(20 * time), torch.sin(90 * time)
-    assert _bandwidth(Rows(time, slow)) == pytest.approx(20, rel=0.25)
-    assert _bandwidth(Rows(time, torch.cat([slow, fast], 1))) == pytest.approx(90, rel=0.1)
-    assert _bandwidth(Rows(time, torch.full_like(time, torch.nan))) > 0
+    assert bandwidth_of(Rows(time, slow)) == pytest.approx(20, rel=0.25)
+    assert bandwidth_of(Rows(time, torch.cat([slow, fast], 1))) == pytest.approx(90, rel=0.1)
+    assert bandwidth_of(Rows(time, torch.full_like(time, torch.nan))) > 0
 
 
 def test_a_table_has_no_shared_forces() -> None:
-    with pytest.raises(ConfigError, match="start: 'lfm' is for a series"):
+    with pytest.raises(ConfigError, match="is a model of time"):
         quick().fit(np.ones((20, 2)), np.ones(20))

@@ -5,11 +5,11 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 
-from deeplfm import DeepLFMRegressor
-from deeplfm.recipes import Architecture, pursuit_recipe, rhythm_recipe
+from deeplfm import ConfigError, DeepLFMRegressor
+from deeplfm.estimators.candidates import candidates_of
+from deeplfm.model import DeepLFM
 from deeplfm.selection.split_and_fit import fit_candidate
-from deeplfm.starts.initial import observed_series
-from deeplfm.starts.rhythm import find_rhythm
+from deeplfm.terms import BroadBand, BuildContext, LocalLevel, Season, SharedSeason, Sum, Trend
 from deeplfm.training import Rows
 
 TIME = np.linspace(0, 10, 300)
@@ -31,6 +31,11 @@ def system(noise: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return clean, clean + [0.1, noise] * np.random.default_rng(seed).normal(size=clean.shape)
 
 
+def fitted(model: Sum, rows: Rows) -> DeepLFM:
+    (candidate,) = candidates_of({"model": model}, BuildContext(), n_steps=None)
+    return fit_candidate(candidate, rows, is_series=True, seed=0, progress=False)[0]
+
+
 def rows_of(values: np.ndarray) -> Rows:
     time = torch.as_tensor(TIME[: len(values), None] / TIME[len(values) - 1])
     return Rows(time, torch.as_tensor((values - np.nanmean(values, 0)) / np.nanstd(values, 0)))
@@ -40,8 +45,12 @@ def test_a_noisy_output_has_the_shape_that_a_clear_one_drives() -> None:
     """Of one record: its output alone, with the same start, is foretold at least three times worse."""
     clean, values = system(1.0, 0)
     ahead = slice(N_TRAIN, None)
-    together = DeepLFMRegressor(start="rhythm").fit(TIME[:N_TRAIN], values[:N_TRAIN])
-    single = DeepLFMRegressor(start="rhythm").fit(TIME[:N_TRAIN], values[:N_TRAIN, 1])
+    together = DeepLFMRegressor(model="shared_season + broadband").fit(
+        TIME[:N_TRAIN], values[:N_TRAIN]
+    )
+    single = DeepLFMRegressor(model="shared_season + broadband").fit(
+        TIME[:N_TRAIN], values[:N_TRAIN, 1]
+    )
     shared = np.square(together.predict(TIME[ahead])[:, 1] - clean[ahead, 1]).mean()
     alone = np.square(single.predict(TIME[ahead]).ravel() - clean[ahead, 1]).mean()
     assert shared < alone / 3
@@ -49,7 +58,7 @@ def test_a_noisy_output_has_the_shape_that_a_clear_one_drives() -> None:
 
 def test_the_force_is_recovered() -> None:
     _, values = system(0.1, 0)
-    model = DeepLFMRegressor(start="rhythm", n_steps=20).fit(TIME, values)
+    model = DeepLFMRegressor(model="shared_season + broadband", n_steps=20).fit(TIME, values)
     (curve,) = model.forces(TIME)  # lines and broad band of each output are no forces
     # what drives the first output is f' + γf, of the second f' + f/2: at γ = 1/2 the first itself
     first, second = model.model_.members[0].output_layer.blocks[0].features.decay[:, 0] / 10
@@ -58,8 +67,10 @@ def test_the_force_is_recovered() -> None:
 
 
 def test_each_output_hears_the_force_and_what_is_its_own() -> None:
-    model = rhythm_recipe(Architecture()).build(rows_of(system(0.3, 0)[1]), seed=0)
-    force, lines, broad = model.output_layer.blocks
+    rows = rows_of(system(0.3, 0)[1])
+    model = (SharedSeason() + BroadBand()).build(rows, BuildContext())
+    layer = model.output_layer
+    force, lines, broad = map(layer.block, ("shared season", "season", "broadband"))
     assert model.output_layer.shared_weights
     frequency = force.frequencies(force.features, 1)[0, 0, 0].detach()
     assert frequency.numpy() == pytest.approx(
@@ -74,26 +85,18 @@ def test_each_output_hears_the_force_and_what_is_its_own() -> None:
         assert ((block.features.sensitivity[:, 0] != 0).sum(1) > 0).all()
 
 
-@pytest.mark.parametrize(
-    ("n_outputs", "architecture"), [(1, Architecture()), (2, Architecture(system="eq"))]
-)
-def test_where_no_force_is_shared_outputs_have_harmonics_of_their_own(
-    n_outputs: int, architecture: Architecture
-) -> None:
-    rows = rows_of(system(0.3, 0)[1][:, :n_outputs])
-    model = rhythm_recipe(architecture).build(rows, seed=0)
-    found = find_rhythm([observed_series(rows, d) for d in range(n_outputs)], 20)
-    candidate = pursuit_recipe(
-        architecture,
-        n_lines=max(lines.n_supported for lines in found),
-        bandwidth=0.3,
-        learn_bandwidth=True,
-        found=found,
-    )
-    plain = candidate.build(rows, seed=0)
+def test_where_no_force_is_shared_outputs_have_harmonics_of_their_own() -> None:
+    rows = rows_of(system(0.3, 0)[1][:, :1])
+    model = (SharedSeason() + BroadBand()).build(rows, BuildContext())
+    plain = (Season() + BroadBand()).build(rows, BuildContext())
     assert model.config == plain.config
     for name, tensor in plain.state_dict().items():
         assert torch.equal(model.state_dict()[name], tensor), name
+
+
+def test_a_shared_season_of_another_order_is_refused() -> None:
+    with pytest.raises(ConfigError, match="shared_season: system 'eq' is not of first order"):
+        SharedSeason(system="eq")
 
 
 def test_covariates_have_effects_of_their_own_on_each_output() -> None:
@@ -101,7 +104,9 @@ def test_covariates_have_effects_of_their_own_on_each_output() -> None:
     known = np.random.default_rng(1).normal(size=len(TIME))
     inputs = np.stack([TIME, known], axis=1)
     values = values + np.outer(known, [1.0, -2.0])
-    model = DeepLFMRegressor(start="rhythm", is_series=True, n_steps=20).fit(inputs, values)
+    model = DeepLFMRegressor(model="shared_season + broadband", is_series=True, n_steps=20).fit(
+        inputs, values
+    )
     (member,) = model.model_.members
     assert member.output_layer.shared_weights
     moved = inputs + np.array([0.0, 1.0])
@@ -120,10 +125,8 @@ def test_a_rhythm_on_a_level_that_wanders() -> None:
         values = (values - values[:130].mean()) / values[:130].std()
         time = torch.arange(160.0).double()[:, None] / 129
         rows = Rows(time[:130], torch.as_tensor(values[:130, None]))
-        for walk in ("rough", None):
-            candidate = rhythm_recipe(Architecture(), walk=walk)
-            model, _ = fit_candidate(candidate, rows, is_series=True, seed=0, progress=False)
-            mean = model.posterior(time[ahead]).mean[:, 0].numpy()
+        for rest in (LocalLevel(), BroadBand()):
+            mean = fitted(Season() + rest, rows).posterior(time[ahead]).mean[:, 0].numpy()
             errors.append(np.square(mean - values[ahead]).mean())
     on_a_walk, without = np.reshape(errors, (2, 2)).mean(0)
     assert on_a_walk < min(0.3, without / 3)
@@ -140,10 +143,12 @@ def test_a_walk_with_drift_goes_on_to_drift() -> None:
         values = (values - values[:130].mean()) / values[:130].std()
         time = torch.arange(160.0).double()[:, None] / 129
         rows = Rows(time[:130], torch.as_tensor(values[:130, None]))
-        for has_trend, walk in ((True, "rough"), (True, None), (False, "rough")):
-            candidate = rhythm_recipe(Architecture(), has_trend=has_trend, walk=walk)
-            model, _ = fit_candidate(candidate, rows, is_series=True, seed=0, progress=False)
-            mean = model.posterior(time[ahead]).mean[:, 0].numpy()
+        for model in (
+            Trend() + Season() + LocalLevel(),
+            Trend() + Season() + BroadBand(),
+            Season() + LocalLevel(),
+        ):
+            mean = fitted(model, rows).posterior(time[ahead]).mean[:, 0].numpy()
             errors.append(np.square(mean - values[ahead]).mean())
     both, trend, walk = np.reshape(errors, (2, 3)).mean(0)
     assert both < min(0.03, trend / 2, walk / 2), (both, trend, walk)
@@ -164,10 +169,13 @@ def test_a_smooth_walk_goes_on_for_a_while_as_it_went_last() -> None:
         values = (values - values[:n_known].mean()) / values[:n_known].std()
         time = torch.arange(160.0).double()[:, None] / (n_known - 1)
         rows = Rows(time[:n_known], torch.as_tensor(values[:n_known, None]))
-        for walk in ("smooth", "rough"):
-            candidate = rhythm_recipe(Architecture(), has_trend=True, walk=walk)
-            model, _ = fit_candidate(candidate, rows, is_series=True, seed=0, progress=False)
-            mean = model.posterior(time[n_known:]).mean[:, 0].numpy()
+        for damped in (True, False):
+            mean = (
+                fitted(Trend() + Season() + LocalLevel(damped), rows)
+                .posterior(time[n_known:])
+                .mean[:, 0]
+                .numpy()
+            )
             errors.append(np.square(mean - values[n_known:]).mean())
     smooth, rough = np.reshape(errors, (3, 2)).mean(0)
     assert smooth < rough / 2, (smooth, rough)
@@ -184,8 +192,8 @@ def test_days_in_a_week_are_told_apart_a_week_ahead() -> None:
     time, known = torch.as_tensor(steps[:, None] / 503.0), slice(0, 504)
     values = (values - values[known].mean()) / values[known].std()
     rows = Rows(time[known], torch.as_tensor(values[known, None]))
-    model, _ = fit_candidate(
-        rhythm_recipe(Architecture()), rows, is_series=True, seed=0, progress=False
+    error = (
+        fitted(SharedSeason() + BroadBand(), rows).posterior(time[504:]).mean[:, 0].numpy()
+        - values[504:]
     )
-    error = model.posterior(time[504:]).mean[:, 0].numpy() - values[504:]
     assert np.square(error).mean() < 0.012

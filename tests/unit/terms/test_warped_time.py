@@ -6,7 +6,7 @@ import torch
 
 from deeplfm import DeepLFMRegressor, load
 from deeplfm.errors import InputError
-from deeplfm.recipes import Architecture, phase_recipe
+from deeplfm.terms import BroadBand, BuildContext, WarpedTime
 from deeplfm.training import Rows
 
 N_ROWS, N_TRAIN, N_ROUNDS = 500, 400, 12
@@ -51,7 +51,11 @@ def test_each_output_has_its_own_phase_or_none(tmp_path) -> None:
     rng = np.random.default_rng(0)
     values = np.stack([beats(0), np.sin(np.arange(N_ROWS) / 15), rng.normal(size=N_ROWS)], 1)
     values[50:70, 0] = np.nan
-    model = DeepLFMRegressor(start="phase", n_steps=3, progress=False)
+    model = DeepLFMRegressor(
+        model="warped + broadband",
+        n_steps=3,
+        progress=False,
+    )
     model.fit(np.arange(N_TRAIN), values[:N_TRAIN])
     (hidden, _) = model.model_.members[0].layers
     assert not any(parameter.requires_grad for parameter in hidden.parameters())
@@ -64,8 +68,8 @@ def test_each_output_has_its_own_phase_or_none(tmp_path) -> None:
 
 
 def test_what_has_no_cycle_is_refused() -> None:
-    with pytest.raises(InputError, match="three rounds of a cycle"):
-        DeepLFMRegressor(start="phase").fit(np.arange(30), np.arange(30.0) ** 2)
+    with pytest.raises(InputError, match="three cycles"):
+        DeepLFMRegressor(model="warped + broadband").fit(np.arange(30), np.arange(30.0) ** 2)
     rows = Rows(torch.zeros(6000, 1), torch.zeros(6000, 1))
     with pytest.raises(Exception, match="at most 5000 rows; there are 6000"):
-        phase_recipe(Architecture()).build(rows, 0)
+        (WarpedTime() + BroadBand()).build(rows, BuildContext())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deeplfm.starts.rhythm import find_rhythm
-from deeplfm.starts.rounds import MOST_LINES, find_rounds
-from deeplfm.starts.spectrum import Array, pursue
+from deeplfm.terms.nested import MOST_SINUSOIDS, find_nested
+from deeplfm.terms.season import find_season
+from deeplfm.terms.spectrum import Array, matching_pursuit
 
 HOURS = np.arange(3.5 * 168)
 
@@ -22,7 +22,7 @@ def week(hours: Array, seed: int = 0) -> Array:
 
 def rounds_of(*series: tuple[Array, Array]) -> list[Array]:
     """Frequencies of all lines that were found."""
-    found = find_rounds(series, find_rhythm(series, 20))
+    found = find_nested(series, find_season(series, 20))
     return [lines.frequency[: lines.n_supported] for lines in found]
 
 
@@ -34,7 +34,7 @@ def test_lines_are_multiples_of_the_week(seed: int) -> None:
     multiples = set(np.round(in_weeks).astype(int))
     assert {7, 14, 21} <= multiples  # the day
     assert multiples - {7 * k for k in range(1, 30)}  # and what sets days apart
-    assert len(multiples) <= MOST_LINES
+    assert len(multiples) <= MOST_SINUSOIDS
 
 
 def test_a_rhythm_alone_stays_as_it_is() -> None:
@@ -42,8 +42,8 @@ def test_a_rhythm_alone_stays_as_it_is() -> None:
     phase = 2 * np.pi * HOURS / 24
     value = np.sin(phase) + 0.5 * np.sin(2 * phase) + 0.3 * np.cos(3 * phase)
     series = [(HOURS, value + 0.3 * np.random.default_rng(0).normal(size=len(HOURS)))]
-    plain = find_rhythm(series, 20)
-    assert find_rounds(series, plain) is plain
+    plain = find_season(series, 20)
+    assert find_nested(series, plain) is plain
 
 
 def test_outputs_share_the_week_and_gaps_are_no_trouble() -> None:
@@ -77,14 +77,14 @@ def test_an_output_that_is_never_known_is_no_trouble() -> None:
 @pytest.mark.parametrize("n_rows", [0, 1, 3, 30])
 def test_hardly_any_rows_have_no_weeks(n_rows: int) -> None:
     series = [(HOURS[:n_rows], week(HOURS[:n_rows]))]
-    plain = find_rhythm(series, 20)
-    assert find_rounds(series, plain) is plain
+    plain = find_season(series, 20)
+    assert find_nested(series, plain) is plain
 
 
 def test_pursuit_among_few_frequencies_takes_no_other() -> None:
     among = 2 * np.pi / np.array([24.0, 20.0, 12.0, 7.0])
     value = 2 * np.cos(among[2] * HOURS) + np.sin(among[0] * HOURS)
-    found = pursue(HOURS, value, 2, among)
+    found = matching_pursuit(HOURS, value, 2, among)
     assert found.frequency == pytest.approx(among[[2, 0]])
     assert found.amplitude == pytest.approx([2.0, 1.0], rel=1e-6)
     assert found.residual_variance[2] < 1e-9
