@@ -16,8 +16,8 @@ from deeplfm.cli.terminal import Terminal, table
 from deeplfm.errors import ConfigError, DeepLFMError, InputError
 
 if TYPE_CHECKING:
+    from deeplfm.experiments.catalogue import Setup
     from deeplfm.experiments.outcome import Outcome
-    from deeplfm.experiments.setup import Setup
     from deeplfm.experiments.tasks import Record, Task
 
 EXAMPLES = (
@@ -125,8 +125,13 @@ def _setups(
     name: str, substitute: str | None, out: Path, effort: Effort, is_needed: bool
 ) -> list[Setup]:
     """What to run; to show, all that has results and is not excluded by an option."""
-    from deeplfm.experiments.catalogue import EXPERIMENTS, declared, takes_substitute
-    from deeplfm.experiments.setup import Setup, setups_in
+    from deeplfm.experiments.catalogue import (
+        EXPERIMENTS,
+        Setup,
+        declared,
+        setups_in,
+        takes_substitute,
+    )
 
     chosen = list(EXPERIMENTS) if name == "all" else [name]
     asked = []

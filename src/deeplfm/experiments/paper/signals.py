@@ -10,8 +10,7 @@ from jaxtyping import Float64
 from numpy import ndarray
 
 from deeplfm.errors import ConfigError, DeepLFMError, InputError
-from deeplfm.experiments.declaration import Split
-from deeplfm.experiments.splits import rows_between, series_split
+from deeplfm.experiments.declaration import Split, rows_between, series_split
 
 _N_ROWS = 1000
 
