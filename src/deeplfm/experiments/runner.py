@@ -75,7 +75,7 @@ def run(
 
     left = [task for task in tasks if is_left(task)]
     for case in {task.case.name: task.case for task in left}.values():
-        case.load(0)  # data that cannot be had are told of before anything is computed
+        case.load(0)  # an error of the data comes before anything is computed
     n_done = len(tasks) - len(left)
     n_jobs = min(n_jobs or cpu_count(), max(1, len(left)))
     for record in _finished(left, place, n_jobs, is_left):

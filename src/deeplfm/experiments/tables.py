@@ -18,8 +18,8 @@ WORDS = (
 )
 MODELS = (
     "The ensemble weighs several models, most of them without a hidden layer, by held-out rows. DLFM is "
-    "one model with hidden layers, and features of the inputs beside them. Rows marked (paper) are "
-    "trained as the paper's text says; DGP-EQ and DGP-ARC without the mark are trained as DLFM is."
+    "one model with hidden layers, and features of the inputs beside them. Rows marked (paper) "
+    "follow the paper's text; DGP-EQ and DGP-ARC without the mark are trained as DLFM is."
 )
 
 
