@@ -23,6 +23,7 @@ from deeplfm.variational.products import (
     weighted_moment,
     weighted_squares,
 )
+from deeplfm.variational.weights import ALL, Columns
 
 
 class Block(nn.Module):
@@ -199,15 +200,20 @@ class Layer(nn.Module):
         return LayerColumns(blocks, n_samples, len(x))
 
     def moments(
-        self, features: LayerColumns
+        self, features: LayerColumns, columns: Columns = ALL
     ) -> tuple[Float[Tensor, "*S N D"], Float[Tensor, "*S N D"]]:
-        """Mean and variance of ΦW for each row, W integrated out."""
+        """Mean and variance of ΦW for each row, W integrated out.
+
+        Args:
+            features: Φ, or some of its blocks.
+            columns: where the columns of these blocks are in Φ.
+        """
 
         def reduce(columns: FeatureBlocks, *tables: Tensor) -> tuple[Tensor, ...]:
             return tuple(map(self.by_output, self.weights.moments(columns, *tables)))
 
         mean, variance = features.map(
-            reduce, *self.weights.coefficients(), is_diagonal=self._is_diagonal
+            reduce, *self.weights.coefficients(columns), is_diagonal=self._is_diagonal
         )
         return mean, variance
 
