@@ -7,8 +7,8 @@ from typing import Annotated
 import pytest
 import typer
 
-from deeplfm.cli.configuration import _toml
 from deeplfm.cli.app import add_command
+from deeplfm.cli.configuration import _toml
 from deeplfm.cli.outputs import TABLES, check_file, check_folder, columns_of, written_together
 from deeplfm.cli.terminal import plain
 from deeplfm.data.tables import write_table
