@@ -75,7 +75,7 @@ def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
             for name in dict.fromkeys([*report.held_out_mnll, *report.weight_in_gaps])
         },
         "failed_starts": report.failed,
-        "left_out_starts": report.left_out,
+        "left_out_starts": report.unsuitable,
         "untried_starts": report.untried,
         "interrupted": report.interrupted,
         "settings": forecaster.get_params(),
@@ -167,7 +167,5 @@ def _by_target(forecaster: DeepLFMForecaster, values: list[float]) -> dict[str, 
 def _in_users_units(forecaster: DeepLFMForecaster, scores: list[float]) -> list[float]:
     """Scores of standardised targets, as ``evaluate`` would give them."""
     regressor = forecaster.regressor_
-    units = regressor.fit_result_.units or map(
-        math.log, regressor.scaling_.y_scale
-    )  # an earlier file
+    units = regressor.fit_result_.log_jacobian
     return [score + float(unit) for score, unit in zip(scores, units, strict=False)]

@@ -20,8 +20,7 @@ from deeplfm.estimators.scaling import Scaling
 from deeplfm.io.storage import restore
 from deeplfm.model import DeepLFM
 from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.select import Report
-from deeplfm.training import History
+from deeplfm.selection.result import Selection
 
 _KINDS = {kind.kind: kind for kind in (DeepLFM, Autoregression, NearestNeighbourGP)}
 
@@ -38,7 +37,7 @@ def describe(regressor: DeepLFMRegressor) -> Contents:
         "inputs": getattr(regressor, "feature_names_in_", None),
         "labels": asdict(regressor.labels_),
         "members": [_describe_member(member) for member in regressor.model_.members],
-        "report": asdict(regressor.fit_result_),
+        "selection": asdict(regressor.fit_result_),
     }
     scaling = vars(regressor.scaling_)
     tensors = {f"scaling.{name}": torch.as_tensor(value) for name, value in scaling.items()}
@@ -71,9 +70,7 @@ def rebuild(
             names = (tuple(n) if isinstance(n, list) else n for n in labels["names"])
             labels = labels | {"names": tuple(names)}
         regressor.labels_ = Labels(**labels)
-        report = description["report"]
-        histories = {name: History(**kept) for name, kept in report["histories"].items()}
-        regressor.fit_result_ = Report(**report | {"histories": histories})
+        regressor.fit_result_ = Selection.from_dict(description["selection"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelFileError(
             f"load: {path} does not describe a {cls.__name__} ({error!r}). Save the model again."

@@ -18,7 +18,7 @@ from deeplfm.estimators.validation import check_targets
 from deeplfm.inspection.forces import Curve, Inspector, Spectrum
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.select import Report
+from deeplfm.selection.result import Selection
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +28,7 @@ class Inspected(ABC):
     """What can be seen of a fitted model beside its predictions."""
 
     model_: ModelAverage
-    fit_result_: Report
+    fit_result_: Selection
     scaling_: Scaling
     labels_: Labels
     is_series_: bool
@@ -111,7 +111,8 @@ class Inspected(ABC):
         check_is_fitted(self)
         return Inspector(
             self.model_,
-            self.fit_result_.names,
+            self.fit_result_.members,
+            self.fit_result_.is_for_gaps,
             self.labels_.texts,
             float(self.scaling_.x_scale[0]),
             self.scaling_.y_scale,

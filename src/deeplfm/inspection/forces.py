@@ -25,7 +25,6 @@ from deeplfm.inspection.waveforms import (
 )
 from deeplfm.layers import Block, Layer
 from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.score import IN_GAPS
 
 _FILTER_DECADES, _FILTER_POINTS = 3, 200
 _FEWEST_CYCLES = 0.01  # in the record: slower waves are a level
@@ -72,6 +71,7 @@ class Inspector:
     Attributes:
         stack: fitted models.
         members: their names.
+        is_for_gaps: which of them were calibrated for gaps.
         outputs: names of the outputs.
         time_scale: one unit of the models' time, in the user's.
         output_scale: one unit of each output, in the user's.
@@ -79,6 +79,7 @@ class Inspector:
 
     stack: ModelAverage
     members: Sequence[str]
+    is_for_gaps: Sequence[bool]
     outputs: Sequence[str]
     time_scale: float
     output_scale: Float64[ndarray, " D"]
@@ -172,8 +173,8 @@ class Inspector:
 
     @property
     def _shown(self) -> list[int]:
-        """Members that were made to foretell; copies for gaps would tell the same twice."""
-        return [m for m, name in enumerate(self.members) if not name.endswith(IN_GAPS)]
+        """Members that forecast; copies for gaps would show the same twice."""
+        return [m for m, is_for_gaps in enumerate(self.is_for_gaps) if not is_for_gaps]
 
     def _heaviest(self) -> dict[int, list[int]]:
         """The function of time that says most about each output."""

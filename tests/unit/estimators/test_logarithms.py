@@ -103,7 +103,7 @@ def test_held_out_rows_are_heard() -> None:
     assert swings_grow(FALLS[:96, None]).tolist() == [True]
     models = {logs: fitted(FALLS, log_targets=logs) for logs in (False, True, None)}
     scores = {
-        logs: model.fit_result_.held_out_mnll["memory"][0] + model.fit_result_.units[0]
+        logs: model.fit_result_.held_out_mnll["memory"][0] + model.fit_result_.log_jacobian[0]
         for logs, model in models.items()
     }
     assert scores[False] < scores[True]
@@ -179,7 +179,7 @@ def test_scores_count_rows_by_their_weight() -> None:
     mean = np.average(logs, weights=weight)
     scale = np.sqrt(np.average((logs - mean) ** 2, weights=weight))
     expected = np.log(scale) + np.average(logs[72:], weights=weight[72:])
-    assert model.fit_result_.units == pytest.approx([expected])
+    assert model.fit_result_.log_jacobian == pytest.approx([expected])
 
 
 def test_an_earlier_file_has_no_logarithms(tmp_path: Path) -> None:
