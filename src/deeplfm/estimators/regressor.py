@@ -16,16 +16,16 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
 from deeplfm.errors import ConfigError, InputError
-from deeplfm.estimators.archive import describe, rebuild
 from deeplfm.estimators.arrays import Arrays
 from deeplfm.estimators.faults import warn_of_faults
 from deeplfm.estimators.inspected import Inspected
 from deeplfm.estimators.labels import Labels
 from deeplfm.estimators.logarithms import Trial, best_trial, check_positive, may_be_logarithms
-from deeplfm.estimators.saving import Contents, Saved
+from deeplfm.estimators.saving import describe, rebuild
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.settings import DeepLFMSettings
 from deeplfm.estimators.validation import check_inputs, check_targets
+from deeplfm.io.archive import Contents, Saved
 from deeplfm.kernels import compiled_kernels
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.selection.average import ModelAverage

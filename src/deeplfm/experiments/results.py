@@ -14,8 +14,7 @@ from deeplfm.experiments.scores import plain, write_document
 from deeplfm.experiments.setup import Setup
 from deeplfm.experiments.tables import latex, markdown
 from deeplfm.experiments.tasks import Task
-from deeplfm.io.files import write_whole
-from deeplfm.io.versions import versions
+from deeplfm.io.files import versions, write_whole
 
 
 def gathered(

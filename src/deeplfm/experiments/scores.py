@@ -15,8 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.errors import InputError
-from deeplfm.io.files import write_whole
-from deeplfm.io.versions import versions
+from deeplfm.io.files import versions, write_whole
 from deeplfm.predictive.metrics import coverage, mnll, nmse
 from deeplfm.predictive.mixture import Predictive
 

@@ -25,8 +25,7 @@ from deeplfm.experiments.declaration import Case, Entry, Split
 from deeplfm.experiments.models import NotAvailableError
 from deeplfm.experiments.scores import plain, score, write_document
 from deeplfm.experiments.source import source_digest
-from deeplfm.io.files import write_whole
-from deeplfm.io.versions import versions
+from deeplfm.io.files import versions, write_whole
 
 DONE, FAILED, NOT_AVAILABLE = "done", "failed", "not available"
 Record = dict[str, Any]
@@ -42,7 +41,7 @@ class Task:
         entry: the model.
         seed: of both.
         is_quick: train so little that it is only a look.
-        budget: seconds for the fit, or each start of a race, where the model takes a limit.
+        budget: seconds for the fit, or for each candidate of an ensemble, where there is a limit.
         is_drawn: keep what a figure needs: the prediction of a whole series, or how the scores of a
             table's validation rows changed in training.
     """

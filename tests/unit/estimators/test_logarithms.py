@@ -183,17 +183,6 @@ def test_scores_count_rows_by_their_weight() -> None:
     assert model.fit_result_.log_jacobian == pytest.approx([expected])
 
 
-def test_an_earlier_file_has_no_logarithms(tmp_path: Path) -> None:
-    from deeplfm.estimators.archive import describe, rebuild
-
-    model = fitted(EVEN)
-    description, tensors = describe(model)
-    del tensors["scaling.is_log"], description["report"]["units"]
-    del description["parameters"]["log_targets"], description["parameters"]["n_jobs"]
-    again = rebuild(DeepLFMRegressor, description, tensors, tmp_path)
-    assert (again.predict(T) == model.predict(T)).all()
-
-
 @pytest.mark.parametrize("wish", ["no", [True], 1])
 def test_a_wish_that_cannot_be_read_is_refused(wish: object) -> None:
     with pytest.raises(ConfigError, match=r"log_targets: .* found\. Give True for all"):

@@ -7,9 +7,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
 
 from deeplfm import ModelFileError
 from deeplfm.estimators import DeepLFMForecaster, DeepLFMRegressor, load
+from deeplfm.io import storage
+from deeplfm.io.storage import write_folder
 
 BERLIN = "Europe/Berlin"
 
@@ -94,13 +99,68 @@ def test_another_kind_of_model_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["parameters", "timeline", "targets", "regressor"])
-def test_a_damaged_description_is_refused(
+def test_an_incomplete_description_is_refused(
     driven: DeepLFMForecaster, tmp_path: Path, key: str
 ) -> None:
-    driven.save(tmp_path / "model")
-    path = tmp_path / "model" / "model.json"
-    content = json.loads(path.read_text())
-    del content[key]
-    path.write_text(json.dumps(content))
+    description, tensors = driven._described()
+    del description[key]
+    write_folder(tmp_path / "model", description, tensors)
     with pytest.raises(ModelFileError, match=f"does not describe a DeepLFMForecaster.*{key}"):
         load(tmp_path / "model")
+
+
+def test_the_root_of_exact_weights_is_computed_again(
+    driven: DeepLFMForecaster, tmp_path: Path
+) -> None:
+    _, tensors = driven._described()
+    assert any(name.endswith("weights.precision") for name in tensors)
+    assert not any(name.endswith("_root") for name in tensors)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("scaling.y_scale", lambda t: -t, "y_scale must be positive"),
+        (
+            "scaling.y_scale",
+            lambda t: t[:1],
+            r"shape \(1,\), expected torch.float64 of shape \(2,\)",
+        ),
+        ("scaling.y_shift", lambda t: t.float(), "float32 of shape"),
+        ("scaling.is_log", lambda t: t.double(), "expected torch.bool"),
+        ("model.weight", lambda t: t.float(), "weight is torch.float32, expected torch.float64"),
+        ("model.weight", lambda t: t[:, :1], "do not fit"),
+    ],
+)
+def test_tensors_of_another_shape_dtype_or_sign_are_refused(
+    driven: DeepLFMForecaster, tmp_path: Path, name: str, change: Any, message: str
+) -> None:
+    description, tensors = driven._described()
+    tensors[f"regressor.{name}"] = change(tensors[f"regressor.{name}"])
+    write_folder(tmp_path / "model", description, tensors)
+    with pytest.raises(ModelFileError, match=message):
+        load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", ["scaling.y_shift", "scaling.x_scale", "model.weight"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_refused(
+    driven: DeepLFMForecaster, tmp_path: Path, name: str, value: float
+) -> None:
+    driven.save(tmp_path / "model")
+    _, tensors = driven._described()
+    tensors[f"regressor.{name}"] = torch.full_like(tensors[f"regressor.{name}"], value)
+    with_tensors(tmp_path / "model", tensors)
+    with pytest.raises(ModelFileError, match=f"{name} holds values that are not finite"):
+        load(tmp_path / "model")
+
+
+def with_tensors(folder: Path, tensors: dict[str, Tensor]) -> None:
+    """Other tensors in a model folder, with checksums that fit."""
+    (path,) = folder.glob("*.safetensors")
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    content = json.loads((folder / "model.json").read_text())
+    content["tensors_sha256"] = storage._file_digest(path)
+    del content["sha256"]
+    content["sha256"] = storage._digest(content)
+    (folder / "model.json").write_text(json.dumps(content))
