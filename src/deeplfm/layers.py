@@ -138,6 +138,7 @@ class Layer(nn.Module):
         split = config.own_features or config.shared_weights
         self.n_groups, self.n_units = (config.width, 1) if split else (1, config.width)
         self.sampling, self.is_antithetic = config.sampling, config.is_antithetic
+        self.kl_weight = config.kl_weight
         self.shared_weights = config.shared_weights
         self.blocks = nn.ModuleList(  # type: ignore[assignment]
             Block(
@@ -145,7 +146,7 @@ class Layer(nn.Module):
                 n_inputs,
                 n_hidden,
                 self.n_groups,
-                config.shared_weights,
+                config.shared_weights or config.shared_frequencies,
                 n_noise,
                 generator,
             )

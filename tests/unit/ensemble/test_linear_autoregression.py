@@ -15,7 +15,7 @@ from deeplfm.ensemble.autoregression_start import _NOISES, _by_evidence, find_li
 from deeplfm.errors import UnsuitableError
 from deeplfm.estimators.candidates import candidates_of
 from deeplfm.selection.candidate import Candidate
-from deeplfm.selection.select import race
+from deeplfm.selection.select import select
 from deeplfm.terms import BuildContext, parse
 from deeplfm.training import Rows
 
@@ -143,7 +143,7 @@ def test_it_wins_a_race_by_a_clear_lead_only() -> None:
         plain(),
         memory_recipe(BuildContext()),
     ]
-    _, report = race(recipes, rows_of(np.arange(160.0) / 160, values), is_series=True)
+    _, report = select(recipes, rows_of(np.arange(160.0) / 160, values), is_series=True)
     lead = report.held_out_mnll["sinusoids"][0] - report.held_out_mnll["memory"][0]
     assert lead < 0.2
     assert report.weight.get("memory", [0.0])[0] < 0.5

@@ -327,7 +327,7 @@ def test_missing_targets_are_filled_by_what_is_around_them() -> None:
 def test_a_history_has_every_step_of_every_member() -> None:
     model = quick(n_steps=4).fit(TIME, WAVE)
     assert model.history_["step"].tolist() == [1, 2, 3, 4]
-    assert set(model.history_["start"]) == {"sinusoids + broadband"}
+    assert set(model.history_["candidate"]) == {"sinusoids + broadband"}
     assert (
         model.history_["loss"].tolist() == model.fit_result_.histories["sinusoids + broadband"].loss
     )

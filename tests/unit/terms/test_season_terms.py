@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 from deeplfm import ConfigError, DeepLFMRegressor
 from deeplfm.estimators.candidates import candidates_of
 from deeplfm.model import DeepLFM
-from deeplfm.selection.split_and_fit import fit_candidate
+from deeplfm.selection.candidate import fit_candidate
 from deeplfm.terms import BroadBand, BuildContext, LocalLevel, Season, SharedSeason, Sum, Trend
 from deeplfm.training import Rows
 
