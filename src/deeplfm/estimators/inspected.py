@@ -107,7 +107,7 @@ class Inspected(ABC):
 
     @property
     def history_(self) -> pd.DataFrame:
-        """Loss of every training step of the models in the stack."""
+        """Loss of every training step of each model."""
         check_is_fitted(self)
         return pd.DataFrame(
             [
@@ -115,7 +115,7 @@ class Inspected(ABC):
                 for name, history in self.fit_result_.histories.items()
                 for step, loss in enumerate(history.loss, start=1)
             ],
-            columns=["start", "step", "loss"],
+            columns=["candidate", "step", "loss"],
         )
 
     def plot(self, X: Any, y: Any = None) -> Figure:
