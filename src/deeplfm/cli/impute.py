@@ -98,7 +98,7 @@ def impute(
 
 def _check_room(series: Series, source: str) -> None:
     """See before the fit that the columns of intervals have names of their own."""
-    from deeplfm.estimators.roles import SUFFIXES
+    from deeplfm.estimators.columns import SUFFIXES
 
     for column in (f"{name}{suffix}" for name in series.targets for suffix in SUFFIXES):
         if column in series.frame.columns:
