@@ -13,8 +13,8 @@ from deeplfm.experiments.declaration import Column, Entry, Experiment
 from deeplfm.experiments.tasks import DONE, Record
 
 _LIMITED = (
-    ", or each start of a race, of models that take a limit; what is trained as the paper trains it "
-    "takes 1000 steps, a number that the paper does not give."
+    " of one model; an ensemble has this time for each of its candidates. Models marked (paper) have no "
+    "limit and take 1000 steps; the paper does not give a number."
 )
 
 
@@ -95,22 +95,22 @@ class Outcome:
         return {source: models[source] for source in sorted(models, key=latest.__getitem__)[::-1]}
 
     def made_of(self) -> list[str]:
-        """Of which starts models that race them are made: mean weights over fits and outputs."""
-        told = []
+        """The candidates that ensembles are made of: mean weights over fits and outputs."""
+        found = []
         for entry in self.experiment.models:
             weights = [record["weight"] for record in self._of(entry) if record.get("weight")]
             if all(len(weight) == 1 for weight in weights):
                 continue
             total: dict[str, float] = {}
             for weight in weights:
-                for start, shares in weight.items():
-                    total[start] = total.get(start, 0.0) + statistics.fmean(shares) / len(weights)
+                for name, shares in weight.items():
+                    total[name] = total.get(name, 0.0) + statistics.fmean(shares) / len(weights)
             kept = sorted(total.items(), key=lambda item: -item[1])
-            parts = ", ".join(f"{start} {100 * share:.0f} %" for start, share in kept)
-            told.append(
+            parts = ", ".join(f"{name} {100 * share:.0f} %" for name, share in kept)
+            found.append(
                 f"{entry.label} is made of {parts} (mean weights of {_counted(len(weights))})."
             )
-        return told
+        return found
 
     def mixture(self) -> list[str]:
         """Says so where rows come from several versions of the code."""

@@ -17,7 +17,13 @@ from deeplfm.experiments.archive import Archive
 from deeplfm.experiments.catalogue import EXPERIMENTS
 from deeplfm.experiments.outcome import Outcome
 from deeplfm.experiments.setup import Setup
-from deeplfm.experiments.tables import WORDS, markdown_heading, markdown_remarks, markdown_table
+from deeplfm.experiments.tables import (
+    MODELS,
+    WORDS,
+    markdown_heading,
+    markdown_remarks,
+    markdown_table,
+)
 from deeplfm.experiments.verdicts import verdict
 from deeplfm.io.files import write_whole
 
@@ -101,6 +107,8 @@ def _introduction(page: Path, archives: Sequence[Archive]) -> list[str]:
         "each row says how many it has.",
         "",
         WORDS,
+        "",
+        MODELS,
         "",
         *_surroundings(records),
         "",

@@ -12,9 +12,14 @@ from deeplfm.experiments.outcome import Outcome, Summary
 _NOTHING = "–"
 _SAME = 1e-5  # of a mean: nobody looks for such an error
 WORDS = (
-    "Cells: median over the seeds (mean ± standard error), or one number where all seeds give the "
-    "same; paper: its mean (standard error). "
-    "Lower is better; NMSE 1 is the mean of the tested rows. The best median of a column is bold."
+    "Cells: median over the seeds (mean ± standard error), or one number where all seeds agree; paper: "
+    "published mean (standard error). Lower is better; NMSE 1 is the error of predicting the mean of "
+    "the tested rows. The best median of a column is bold."
+)
+MODELS = (
+    "The ensemble weighs several models, most of them without a hidden layer, by held-out rows. DLFM is "
+    "one model with hidden layers, and features of the inputs beside them. Rows marked (paper) are "
+    "trained as the paper's text says; DGP-EQ and DGP-ARC without the mark are trained as DLFM is."
 )
 
 
@@ -50,7 +55,7 @@ def grid(outcome: Outcome) -> tuple[list[str], list[list[Cell]]]:
 
 def markdown(outcome: Outcome) -> str:
     """The table as Markdown."""
-    lines = [*markdown_heading(outcome), *markdown_table(outcome), "", WORDS]
+    lines = [*markdown_heading(outcome), *markdown_table(outcome), "", WORDS, "", MODELS]
     return "\n".join([*lines, *markdown_remarks(outcome)]) + "\n"
 
 
@@ -84,7 +89,9 @@ def latex(outcome: Outcome) -> str:
     """The table as LaTeX, for the package booktabs."""
     experiment = outcome.experiment
     headings, rows = grid(outcome)
-    caption = " ".join([f"{experiment.title}.", *outcome.remarks(), WORDS, *experiment.notes])
+    caption = " ".join(
+        [f"{experiment.title}.", *outcome.remarks(), WORDS, MODELS, *experiment.notes]
+    )
     lines = [
         r"\begin{table}",
         rf"  \caption{{{_escaped(caption)}}}",

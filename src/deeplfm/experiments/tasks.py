@@ -41,7 +41,7 @@ class Task:
         entry: the model.
         seed: of both.
         is_quick: train so little that it is only a look.
-        budget: seconds for the fit, or each start of a race, where the model takes a limit.
+        budget: seconds for the fit, or for each candidate of an ensemble, where there is a limit.
         is_drawn: keep what a figure needs: the prediction of a whole series, or how the scores of a
             table's validation rows changed in training.
     """

@@ -27,6 +27,7 @@ class Gaussian(Likelihood):
         n_inputs: number of original input columns.
         n_outputs: number D of outputs.
         input_dependent: learn the variance as a function of the input.
+        is_shared: one σ² for all outputs.
         generator: source of the head's frequencies.
     """
 
@@ -35,10 +36,12 @@ class Gaussian(Likelihood):
         n_inputs: int,
         n_outputs: int,
         input_dependent: bool = False,
+        is_shared: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(n_outputs)
-        self.log_variance = nn.Parameter(torch.full((n_outputs,), math.log(0.01)))
+        n_variances = 1 if is_shared else n_outputs
+        self.log_variance = nn.Parameter(torch.full((n_variances,), math.log(0.01)))
         self.head: Block | None = None
         if input_dependent:
             config = BlockConfig(system="eq", n_features=20, frequencies="prior-fixed")
@@ -48,7 +51,7 @@ class Gaussian(Likelihood):
 
     def variance(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "N D"]:
         """Noise variance at each row."""
-        log_variance = self.log_variance.expand(x.shape[-2], -1)
+        log_variance = self.log_variance.expand(x.shape[-2], len(self.inflation))
         if self.head is not None:
             columns = LayerColumns([self.head(x, 1)], 1, len(x)).whole()
             log_variance = log_variance + multiply(columns, self.head_weights[None])[0]

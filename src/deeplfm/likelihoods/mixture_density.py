@@ -14,9 +14,7 @@ from deeplfm.randomness import standard_normal
 _LOG_2PI = math.log(2 * math.pi)
 _LEAST_STD = 0.01  # of a component: values that repeat would otherwise shrink it to a spike
 _DRAWS = 16
-_FUNCTION_SHARE = (
-    1e-6  # of a component's variance that counts as the function's, so its density is finite
-)
+_FUNCTION_SHARE = 1e-6  # of a component's variance, so that the density of the function is finite
 
 
 class MixtureDensity(Likelihood):

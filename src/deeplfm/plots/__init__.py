@@ -12,7 +12,7 @@ from deeplfm.plots.calibration import (
     plot_coverage,
     plot_pit,
 )
-from deeplfm.plots.curves import forces_figure, hidden_figure, plot_curve
+from deeplfm.plots.curves import components_figure, forces_figure, hidden_figure, plot_curve
 from deeplfm.plots.dense import gaps_of, plot_observations
 from deeplfm.plots.fan import COVERAGES, Fan, fans_from, fans_of, interval_levels, plot_fan
 from deeplfm.plots.forecast import forecast_figure, plot_forecast
@@ -32,6 +32,7 @@ __all__ = [
     "Fan",
     "TimeAxis",
     "calibration_figure",
+    "components_figure",
     "coverage_band",
     "fans_from",
     "fans_of",

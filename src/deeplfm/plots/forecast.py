@@ -17,17 +17,17 @@ from numpy import ndarray
 from deeplfm.errors import InputError
 from deeplfm.plots.dense import gaps_of, plot_observations
 from deeplfm.plots.fan import Fan, plot_fan
-from deeplfm.plots.grouping import column
 from deeplfm.plots.style import (
-    DARK,
     GREEN,
     ORANGE,
     VERMILION,
     Marks,
+    column,
     entitle,
     finished,
     limit_y,
     lowest,
+    mark_end,
     panels,
     tidy,
 )
@@ -91,8 +91,10 @@ def plot_forecast(
         style = _TRAINING if is_training else replace(next(marks), label=name)
         plot_observations(ax, *points, style, zorder=2.0 if is_training else 3.0)
     if training is not None:
+        seen, _ = data[_TRAINING.label]
         _mark_gaps(ax, *data[_TRAINING.label])
-        _mark_end(ax, data[_TRAINING.label][0])
+        if len(seen) and seen[-1] < ax.dataLim.x1:
+            mark_end(ax, float(seen[-1]))
     _limit_x([ax])
     axis.dress(ax, time_label)
     return limit_y(ax, [value for _, value in data.values()], fan.mean)
@@ -182,17 +184,4 @@ def _mark_gaps(ax: Axes, position: Float64[ndarray, " n"], value: Float64[ndarra
             linewidth=0,
             label="_" if number else "gap in the training data",
             zorder=1.9,
-        )
-
-
-def _mark_end(ax: Axes, position: Float64[ndarray, " n"]) -> None:
-    """A line at the last training row, unless that is where the axis ends as well."""
-    if len(position) and position[-1] < ax.dataLim.x1:
-        ax.axvline(
-            position[-1],
-            color=DARK,
-            linewidth=1.0,
-            linestyle=(0, (4, 2)),
-            label="end of the training data",
-            zorder=3.5,
         )

@@ -13,13 +13,15 @@ from matplotlib.figure import Figure
 from numpy import ndarray
 
 from deeplfm.errors import InputError
-from deeplfm.plots.grouping import column, grouped, layer_and_part
 from deeplfm.plots.style import (
     GREY,
     NORMAL,
+    column,
     entitle,
     escaped,
     finished,
+    grouped,
+    layer_and_part,
     line_style,
     lowest,
     panels,
@@ -28,7 +30,7 @@ from deeplfm.plots.style import (
 from deeplfm.starts.spectrum import periodogram
 
 if TYPE_CHECKING:
-    from deeplfm.inspection.forces import Spectrum
+    from deeplfm.inspection.spectra import Spectrum
 
 _DECADES = 6  # of power that are shown below the strongest wave
 _BINS_PER_DECADE = 250

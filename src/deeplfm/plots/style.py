@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float64
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -17,6 +18,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy import ndarray
 
 from deeplfm.errors import InputError
+
+T = TypeVar("T")
 
 # Okabe and Ito's colours, without the yellow that white paper swallows.
 BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -116,6 +119,13 @@ def tidy(ax: Axes) -> Axes:
     return ax
 
 
+def mark_end(ax: Axes, position: float) -> None:
+    """A vertical line at the last row of the training data."""
+    dashes = (0, (4, 2))
+    label = "end of the training data"
+    ax.axvline(position, color=DARK, linewidth=1.0, linestyle=dashes, label=label, zorder=3.5)
+
+
 def entitle(ax: Axes, name: str, *, unit: str | None = None, n_wide: int = 1) -> Axes:
     """Name of a panel at its upper left, on at most two lines, and the unit beside the axis.
 
@@ -177,6 +187,27 @@ def finished(figure: Figure, title: str | None = None) -> Figure:
         for patch in legend.get_patches():
             patch.set_linewidth(min(1.2, patch.get_linewidth()))
     return figure
+
+
+def grouped(items: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
+    """Items that belong together, in the order in which they first come."""
+    groups: dict[str, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def layer_and_part(label: str) -> tuple[str, str]:
+    """The two halves of "layer 1, unit 2": which layer, and which part of it."""
+    layer, _, part = label.partition(", ")
+    return layer, part or "whole layer"
+
+
+def column(frame: pd.DataFrame | None, name: str) -> pd.Series | None:
+    """A column of numbers, if there is a table and it has it; NaN where missing."""
+    if frame is None or name not in frame:
+        return None
+    return pd.to_numeric(frame[name]).astype("float64")
 
 
 def limit_y(

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float64
 from numpy import ndarray
 
-from deeplfm.inspection.forces import Spectrum
+from deeplfm.inspection.spectra import Spectrum
 from deeplfm.report.clock import Clock
 from deeplfm.report.facts import RecordFacts, read_record
 from deeplfm.report.prediction import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count, repeat
@@ -21,7 +22,7 @@ from deeplfm.training.divergence import diverged
 from deeplfm.training.interruption import stop_reason
 from deeplfm.training.progress import Progress, Silent
 from deeplfm.training.rows import Rows, RowSource
-from deeplfm.training.schedule import Phase, Schedule, role_of
+from deeplfm.training.schedule import Phase, Role, Schedule, role_of
 from deeplfm.training.shuffling import shuffled_batches
 
 
@@ -100,41 +101,55 @@ class _Run:
                 f"schedule: objective {schedule.objective!r} would leave exact weights at their "
                 "prior. Use 'collapsed', or weights='full' or 'mean-field'."
             )
-        self.n_samples = schedule.n_samples or model.config.n_samples
         size = schedule.batch_size or len(rows)
         is_full = size >= len(rows)
         self.batches: Iterator[Rows] = repeat(rows.everything()) if is_full else self._batches(size)
         self.objective = objective(schedule.objective, 1.0 if is_full else schedule.natural_rate)
+        self.roles: set[Role] | None = None
+        self.optimiser: torch.optim.Optimizer | None = None
         self.step = 0
         self.best = (math.inf, 0)
         self.best_state: dict[str, Any] | None = None
 
     def phase(self, phase: Phase) -> bool:
         """Run one phase; False when a limit was reached."""
-        chosen = [p for name, p in self.learnable() if role_of(name) in phase.train]
-        if not chosen or not phase.n_steps:
+        optimiser = self._optimiser(phase.train) if phase.n_steps else None
+        if optimiser is None:
             return True
-        optimiser = torch.optim.AdamW(
-            chosen,
-            lr=self.schedule.learning_rate,
-            weight_decay=self.schedule.weight_decay,
-            fused=True,  # one call for all parameters
-        )
+        n_samples = phase.n_samples or self.schedule.n_samples or self.model.config.n_samples
         low = self.schedule.final_rate_fraction
         decline = torch.optim.lr_scheduler.LambdaLR(
             optimiser,
             lambda k: low + (1 - low) * 0.5 * (1 + math.cos(math.pi * k / phase.n_steps)),
         )
         for _ in range(phase.n_steps):
-            self._step(optimiser)
+            self._step(optimiser, n_samples)
             decline.step()
             if self._should_stop():
                 return False
         return True
 
-    def learnable(self) -> list[tuple[str, torch.nn.Parameter]]:
-        """Parameters that training may move."""
-        return [(name, p) for name, p in self.model.named_parameters() if p.requires_grad]
+    def _optimiser(self, roles: tuple[Role, ...]) -> torch.optim.Optimizer | None:
+        """AdamW for the parameters of some roles: the present one where its roles are the same."""
+        if set(roles) == self.roles:
+            return self.optimiser
+        by_rate: dict[float, list[torch.nn.Parameter]] = defaultdict(list)
+        for name, parameter in self.model.named_parameters():
+            if parameter.requires_grad and role_of(name) in roles:
+                is_std = name.endswith("log_std")
+                by_rate[self.schedule.std_rate if is_std else 1.0].append(parameter)
+        groups = [
+            {
+                "params": parameters,
+                "lr": self.schedule.learning_rate * rate,
+                "weight_decay": self.schedule.weight_decay / rate,
+            }
+            for rate, parameters in by_rate.items()
+        ]
+        self.roles = set(roles)
+        # fused: one call for all parameters
+        self.optimiser = torch.optim.AdamW(groups, fused=True) if groups else None
+        return self.optimiser
 
     def finish(self) -> None:
         """Restore the best parameters where they are known."""
@@ -145,7 +160,7 @@ class _Run:
         if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
             raise diverged(self.model, next(self.rows.chunks()).x, self.step, math.nan)
 
-    def _step(self, optimiser: torch.optim.Optimizer) -> None:
+    def _step(self, optimiser: torch.optim.Optimizer, n_samples: int) -> None:
         batch = next(self.batches)
         generator = generator_for(self.seed, "step", self.step, batch.x.device)
         optimiser.zero_grad(set_to_none=True)
@@ -153,7 +168,7 @@ class _Run:
             value = self.objective(
                 self.model,
                 Batch(batch.x, batch.y, len(self.rows), batch.weight),
-                self.n_samples,
+                n_samples,
                 generator,
             )
         except torch.linalg.LinAlgError as error:  # not finite, so not positive definite

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from scipy.signal import lombscargle
 
 from deeplfm.errors import InputError
-from deeplfm.inspection.forces import Spectrum
+from deeplfm.inspection.spectra import Spectrum
 from deeplfm.plots import filters_figure, plot_filter, plot_spectrum, spectrum_figure, wave_power
 
 FREQUENCY = np.geomspace(0.01, 10, 50)

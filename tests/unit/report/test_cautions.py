@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deeplfm.inspection.forces import Spectrum
+from deeplfm.inspection.spectra import Spectrum
 from deeplfm.report.cautions import cautions, looks_clinical
 from deeplfm.report.clock import Clock
 from deeplfm.report.evidence import Case, Line, Score, Used, lines_of

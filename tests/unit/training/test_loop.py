@@ -127,7 +127,8 @@ def test_roles_follow_the_place_of_a_parameter():
         roles[role_of(name)].add(name.rsplit(".", 1)[-1])
     assert roles["weights"] == {"mean", "log_std"}
     assert roles["frequencies"] == {"mean", "log_std"}
-    assert {"log_decay", "log_lengthscale", "log_variance"} <= roles["hyperparameters"]
+    assert {"log_decay", "log_lengthscale"} <= roles["hyperparameters"]
+    assert roles["noise"] == {"log_variance"}
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -155,6 +156,48 @@ def test_phases_run_one_after_the_other():
         if not torch.equal(before[name], model.state_dict()[name])
     }
     assert moved == {"weights", "frequencies"}
+
+
+def test_a_phase_has_its_own_number_of_samples(monkeypatch):
+    seen = []
+
+    def spy(model, batch, n_samples, generator):
+        seen.append(n_samples)
+        return elbo(model, batch, n_samples, generator)
+
+    monkeypatch.setattr(loop, "objective", lambda *_: spy)
+    phases = (Phase(2, n_samples=1), Phase(1), Phase(1, n_samples=5))
+    train(make(), data(), Schedule(phases=phases, n_samples=3))
+    assert seen == [1, 1, 3, 5]
+
+
+def test_phases_of_the_same_roles_are_one_run_of_the_optimiser():
+    """A phase that changes only the number of samples must not lose the moments of AdamW."""
+    kind = {"n_samples": 2, "batch_size": None}
+    one, two, other = make(), make(), make()
+    train(one, data(), Schedule(phases=(Phase(6),), **kind))
+    train(two, data(), Schedule(phases=(Phase(3), Phase(0, ("weights",)), Phase(3)), **kind))
+    train(other, data(), Schedule(phases=(Phase(3, ROLES[::-1]), Phase(3)), **kind))
+    for name, value in snapshot(one).items():
+        assert torch.equal(value, snapshot(two)[name]), name
+        assert torch.equal(value, snapshot(other)[name]), name
+
+
+def test_half_the_rate_of_log_std_takes_the_steps_of_log_variance():
+    single = torch.nn.ParameterDict({"log_std": torch.tensor(0.7)})
+    doubled = torch.nn.Parameter(torch.tensor(1.4))  # log variance
+    schedule = Schedule(weight_decay=0.3, std_rate=0.5)
+    run = loop._Run.__new__(loop._Run)
+    run.model, run.schedule, run.roles = single, schedule, None
+    ours = run._optimiser(("hyperparameters",))
+    theirs = torch.optim.AdamW([doubled], lr=schedule.learning_rate, weight_decay=0.3)
+    for _ in range(20):
+        for optimiser, log_variance in ((ours, 2 * single["log_std"]), (theirs, doubled)):
+            loss = log_variance.exp() + 1.5 * log_variance
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    torch.testing.assert_close(2 * single["log_std"], doubled)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,10 @@ import torch
 
 from deeplfm import DeepLFMRegressor
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
-from deeplfm.inspection.forces import Curve, Inspector, Spectrum
+from deeplfm.inspection.fitted import FittedModel
+from deeplfm.inspection.forces import Curve
+from deeplfm.inspection.spectra import Spectrum
+from deeplfm.inspection.spectra import spectrum as spectrum_of
 from deeplfm.model import DeepLFM
 from deeplfm.selection.average import ModelAverage
 
@@ -96,20 +99,19 @@ def test_powers_add_up_to_the_mean_square_over_the_record(system: str) -> None:
         model.output_layer.blocks[0].features.center.copy_(torch.tensor([20.0, 50.0]))
     rows = torch.linspace(0, 1, 80, dtype=torch.float64)[:, None]
     model.condition(rows, torch.sin(20 * rows + 1) + 0.5 * torch.cos(50 * rows))
-    inspector = Inspector(
-        ModelAverage.of(model), ["m"], ["y"], time_scale=5.0, output_scale=np.ones(1)
-    )
-    (spectrum,) = inspector.spectrum()
-    assert spectrum.frequency == pytest.approx(np.array([20, 50]) / (2 * np.pi * 5))
+    (found,) = spectrum_of(FittedModel.of(ModelAverage.of(model), ["m"], ["y"], time_scale=5.0))
+    assert found.frequency == pytest.approx(np.array([20, 50]) / (2 * np.pi * 5))
     middles = (torch.arange(4000, dtype=torch.float64)[:, None] + 0.5) / 4000
     mean_square = model.posterior(middles).mean.square().mean().item()
-    assert spectrum.value.sum() == pytest.approx(mean_square, rel=1e-5)
+    assert found.value.sum() == pytest.approx(mean_square, rel=1e-5)
 
 
 def test_filters_have_the_gain_of_their_equation(lines: DeepLFMRegressor) -> None:
     filters = lines.filters()
     assert [item.label for item in filters] == [
-        f"layer 1, {output}, {kind}" for kind in ("lines", "broad band") for output in ("y0", "y1")
+        f"layer 1, {output}, {kind}"
+        for kind in ("sinusoids", "broad band")
+        for output in ("y0", "y1")
     ]
     blocks = lines.model_.members[0].output_layer.blocks
     decays = [block.features.decay[d, 0].item() / SPAN for block in blocks for d in (0, 1)]
@@ -160,7 +162,7 @@ def test_shallow_models_have_no_hidden_layers(lines: DeepLFMRegressor) -> None:
 def test_blocks_are_told_apart_even_where_no_line_was_found() -> None:
     model = quick().fit(TIME, NOISE[:, 0])
     labels = [curve.label for curve in model.forces(TIME)]
-    assert labels == ["y, lines", "y, broad band"]
+    assert labels == ["y, sinusoids", "y, broad band"]
 
 
 def test_a_covariate_is_not_taken_for_time() -> None:
