@@ -95,7 +95,7 @@ def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
             for name in dict.fromkeys([*result.held_out_mnll, *result.weight_in_gaps])
         },
         "failed": result.failed,
-        "left_out": result.left_out,
+        "left_out": result.unsuitable,
         "untried": result.untried,
         "interrupted": result.interrupted,
         "settings": forecaster.get_params(),
@@ -105,7 +105,7 @@ def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
 def in_user_units(forecaster: DeepLFMForecaster, scores: list[float]) -> list[float]:
     """MNLL of standardised targets, converted to the units of the user."""
     regressor = forecaster.regressor_
-    shifts = regressor.fit_result_.units or map(math.log, regressor.scaling_.y_scale)  # old files
+    shifts = regressor.fit_result_.log_jacobian
     return [score + float(shift) for score, shift in zip(scores, shifts, strict=False)]
 
 
