@@ -42,7 +42,8 @@ class Inspected(ABC):
 
         The mean of the targets is included in the component "trend"; without a trend in "level", and
         without a level it is a component "mean" of its own. All other components vary around 0. Members
-        of the average that are no sum of terms, such as an autoregression, are one component each.
+        of the average that are no sum of terms, such as an autoregression, are one component each. A term
+        that only some members have is 0 in the others, and its band includes this difference.
 
         Components of a target that is modelled by its logarithm are factors around 1, and multiply to the
         prediction.
