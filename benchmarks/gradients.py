@@ -54,13 +54,9 @@ def sampled_bound(
     model: DeepLFM, batch: Batch, n_samples: int, generator: torch.Generator
 ) -> Tensor:
     """The bound with values of the output drawn in place of integrated."""
-    mean, variance = model(batch.x, n_samples, generator)
-    noise = standard_normal(n_samples, mean.shape[-2:], mean, generator)
-    values = mean + variance.sqrt() * noise
-    density = model.likelihood.expected_log_prob(
-        batch.y, values, torch.zeros_like(values), model.likelihood.variance(batch.x)
-    )
-    return batch.total(density).mean() - model.kl()
+    values = model.output_layer.sample(model.features(batch.x, n_samples, generator), generator)
+    log_density = model.likelihood.log_prob(batch.x, batch.y, values).mean(0)
+    return batch.scale * log_density.sum() - model.kl()
 
 
 def problem(n_steps: int) -> tuple[DeepLFM, Batch]:

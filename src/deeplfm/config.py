@@ -49,18 +49,22 @@ class LayerConfig:
         blocks: its blocks of features.
         weights: family of q(W): "mean-field", "full", or "exact" (last layer only).
         own_features: each output has features of its own (γ_d, ℓ_d, S_d, Ω_d of the last layer).
+        shared_frequencies: with own features, all outputs share one Ω and its ℓ.
         shared_weights: all outputs share one W and one set of forces (the classical LFM).
         sampling: "local" reparametrisation, or one W per "path".
         is_antithetic: draw the noise of local samples in pairs ε, −ε.
+        kl_weight: factor of the layer's KL in every objective; with 1 the ELBO is a bound.
     """
 
     width: int
     blocks: tuple[BlockConfig, ...] = (BlockConfig(),)
     weights: str = "mean-field"
     own_features: bool = False
+    shared_frequencies: bool = False
     shared_weights: bool = False
     sampling: Literal["local", "path"] = "local"
     is_antithetic: bool = False
+    kl_weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class ModelConfig:
         layers: hidden layers and, last, the output layer.
         concatenate_input: hand the original input to every layer beside the hidden values.
         input_dependent_noise: learn the noise variance as a function of the input.
+        shared_noise: one noise variance for all outputs.
         n_samples: Monte Carlo samples of the hidden layers in training.
         n_paths: function paths kept for prediction.
         n_components: bells of each output, whose weights the last layer then says; 0 for Gaussian noise.
@@ -81,6 +86,7 @@ class ModelConfig:
     layers: tuple[LayerConfig, ...]
     concatenate_input: bool = True
     input_dependent_noise: bool = False
+    shared_noise: bool = False
     n_samples: int = 100
     n_paths: int = 100
     n_components: int = 0

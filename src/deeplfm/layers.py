@@ -23,6 +23,7 @@ from deeplfm.variational.products import (
     weighted_moment,
     weighted_squares,
 )
+from deeplfm.variational.weights import ALL, Columns
 
 
 class Block(nn.Module):
@@ -137,6 +138,7 @@ class Layer(nn.Module):
         split = config.own_features or config.shared_weights
         self.n_groups, self.n_units = (config.width, 1) if split else (1, config.width)
         self.sampling, self.is_antithetic = config.sampling, config.is_antithetic
+        self.kl_weight = config.kl_weight
         self.shared_weights = config.shared_weights
         self.blocks = nn.ModuleList(  # type: ignore[assignment]
             Block(
@@ -144,7 +146,7 @@ class Layer(nn.Module):
                 n_inputs,
                 n_hidden,
                 self.n_groups,
-                config.shared_weights,
+                config.shared_weights or config.shared_frequencies,
                 n_noise,
                 generator,
             )
@@ -198,15 +200,20 @@ class Layer(nn.Module):
         return LayerColumns(blocks, n_samples, len(x))
 
     def moments(
-        self, features: LayerColumns
+        self, features: LayerColumns, columns: Columns = ALL
     ) -> tuple[Float[Tensor, "*S N D"], Float[Tensor, "*S N D"]]:
-        """Mean and variance of ΦW for each row, W integrated out."""
+        """Mean and variance of ΦW for each row, W integrated out.
+
+        Args:
+            features: Φ, or some of its blocks.
+            columns: where the columns of these blocks are in Φ.
+        """
 
         def reduce(columns: FeatureBlocks, *tables: Tensor) -> tuple[Tensor, ...]:
             return tuple(map(self.by_output, self.weights.moments(columns, *tables)))
 
         mean, variance = features.map(
-            reduce, *self.weights.coefficients(), is_diagonal=self._is_diagonal
+            reduce, *self.weights.coefficients(columns), is_diagonal=self._is_diagonal
         )
         return mean, variance
 

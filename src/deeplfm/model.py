@@ -76,7 +76,13 @@ class DeepLFM(nn.Module):
         config = self.config
         if config.n_components:
             return MixtureDensity(config.n_outputs, config.n_components)
-        return Gaussian(config.n_inputs, config.n_outputs, config.input_dependent_noise, generator)
+        return Gaussian(
+            config.n_inputs,
+            config.n_outputs,
+            config.input_dependent_noise,
+            config.shared_noise,
+            generator,
+        )
 
     @property
     def gaussian(self) -> Gaussian:
@@ -86,12 +92,10 @@ class DeepLFM(nn.Module):
         return self.likelihood
 
     @property
-    def bells(self) -> MixtureDensity:
-        """The likelihood of a model of bells."""
+    def mixture_density(self) -> MixtureDensity:
+        """The likelihood of a model with mixture components."""
         if not isinstance(self.likelihood, MixtureDensity):
-            raise ConfigError(
-                "model: it has no bells. Give n_components, or choose another objective."
-            )
+            raise ConfigError("model: it has no mixture components. Give n_components.")
         return self.likelihood
 
     @property
@@ -167,8 +171,8 @@ class DeepLFM(nn.Module):
         return self.output_layer.moments(self.features(x, n_samples, generator, paths))
 
     def kl(self) -> Float[Tensor, ""]:
-        """KL of all weights and frequencies."""
-        return sum((layer.kl() for layer in self.layers), start=torch.zeros(()))
+        """KL of all weights and frequencies, that of each layer times its ``kl_weight``."""
+        return sum((layer.kl_weight * layer.kl() for layer in self.layers), start=torch.zeros(()))
 
     @property
     def draws_functions(self) -> bool:

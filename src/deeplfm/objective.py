@@ -1,10 +1,13 @@
 r"""The objectives: the only place where a bound is computed.
 
-- :func:`elbo`: the paper's evidence lower bound (eq. 8), output weights integrated in closed form.
-- :func:`predictive`: log-mean-exp over samples in place of the mean: what the public code maximises.
+- :func:`elbo`: the paper's evidence lower bound (eq. 8), E_q[log p(y | f)] − KL.
 - :func:`collapsed`: the ELBO at the best output weights for this batch. The maximum over q of a
   sample average is optimistic, so it trains and is never reported as an ELBO.
-- :func:`density`: for observations that are not Gaussian.
+- :func:`predictive`: Σ_n log (1/S) Σ_s p(y_n | hidden sample s) − KL, output weights integrated.
+- :func:`sampled_predictive`: the same with outputs that are sampled too, Σ_n log (1/S) Σ_s p(y_n | f_s)
+  − KL. The authors' public code maximises this one.
+
+By Jensen's inequality sampled_predictive ≤ predictive in expectation; both are at least the ELBO.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -30,7 +34,7 @@ class Batch:
     Attributes:
         x: inputs.
         y: targets; NaN marks a missing one.
-        n_rows: number N of rows of the whole training set, by which the batch is scaled up.
+        n_rows: number N of rows of the whole training set, to which the batch is scaled up.
         row_weight: weight of each row's likelihood.
     """
 
@@ -41,27 +45,26 @@ class Batch:
 
     @property
     def scale(self) -> float:
-        """N/M: with missing entries too, since N_d/M_d is undefined at M_d = 0 and biased."""
+        """N/M, with missing entries too: N_d/M_d is biased, and undefined at M_d = 0."""
         return self.n_rows / len(self.x)
 
-    def total(self, log_density: Float[Tensor, "*S M D"]) -> Float[Tensor, "*S"]:
-        """Sum over the observed entries, scaled up to all rows."""
-        _, observed = mask_missing(self.y)
-        weight = observed.to(log_density.dtype)
-        if self.row_weight is not None:
-            weight = weight * self.row_weight[:, None]
-        return self.scale * (log_density * weight).sum((-2, -1))
+    @property
+    def target(self) -> Float[Tensor, "M D"]:
+        """Targets, 0 where they are missing."""
+        return mask_missing(self.y)[0]
+
+    @property
+    def weight(self) -> Float[Tensor, "M D"]:
+        """Weight of each entry's likelihood, 0 where the target is missing."""
+        observed = mask_missing(self.y)[1].to(self.y.dtype)
+        return observed if self.row_weight is None else observed * self.row_weight[:, None]
 
 
 def elbo(
-    model: DeepLFM,
-    batch: Batch,
-    n_samples: int,
-    generator: torch.Generator | None = None,
-    rate: float = 1.0,
+    model: DeepLFM, batch: Batch, n_samples: int, generator: torch.Generator | None = None
 ) -> Float[Tensor, ""]:
-    """Evidence lower bound: E_q[log p(y | f)] − KL, less the penalty of a noise head."""
-    return _bound(model, batch, model.features(batch.x, n_samples, generator))
+    """Evidence lower bound, less the penalty of a noise head."""
+    return _elbo(model, batch, model.features(batch.x, n_samples, generator), generator)
 
 
 def collapsed(
@@ -71,72 +74,82 @@ def collapsed(
     generator: torch.Generator | None = None,
     rate: float = 1.0,
 ) -> Float[Tensor, ""]:
-    """The bound after a natural-gradient step of the exact output weights.
+    """The ELBO after a natural-gradient step of the exact output weights.
 
-    With a full batch and rate 1 the weights are optimal, and by the envelope theorem the gradient
-    with the weights held fixed is the gradient of the collapsed bound.
+    With a full batch and rate 1 the weights are optimal. By the envelope theorem the gradient at
+    fixed weights then is the gradient of the collapsed bound.
+
+    Args:
+        model: with exact output weights.
+        batch: rows of this step.
+        n_samples: Monte Carlo samples of the hidden layers.
+        generator: source of noise.
+        rate: step of the natural parameters towards those of the batch.
     """
     layer = model.output_layer
     features = model.features(batch.x, n_samples, generator)
     with torch.no_grad():
         target, precision = model.gaussian.precision(batch.x, batch.y, batch.row_weight)
         layer.solve(*layer.statistics(features, target, batch.scale * precision), rate)
-    return _bound(model, batch, features)
+    return _elbo(model, batch, features, generator)
 
 
 def predictive(
-    model: DeepLFM,
-    batch: Batch,
-    n_samples: int,
-    generator: torch.Generator | None = None,
-    rate: float = 1.0,
+    model: DeepLFM, batch: Batch, n_samples: int, generator: torch.Generator | None = None
 ) -> Float[Tensor, ""]:
-    """Σ_n log (1/S) Σ_s p(y_n | sample s) − KL."""
+    """Log-mean-exp over samples of the hidden layers, output weights integrated, − KL."""
     mean, variance = model(batch.x, n_samples, generator)
-    target, _ = mask_missing(batch.y)
-    noise = model.gaussian.variance(batch.x).to(mean.dtype)
-    log_density = model.gaussian.log_marginal(target.to(mean.dtype), mean, variance, noise)
-    if log_density.dim() == 3:
-        log_density = torch.logsumexp(log_density, dim=0) - math.log(len(log_density))
-    return batch.total(log_density) - model.kl() - model.likelihood.penalty()
+    target = batch.target.to(mean.dtype)
+    log_density = model.likelihood.log_marginal(batch.x, target, mean, variance)
+    return _log_mean_exp_bound(model, batch, log_density)
 
 
-def density(
-    model: DeepLFM,
-    batch: Batch,
-    n_samples: int,
-    generator: torch.Generator | None = None,
-    rate: float = 1.0,
+def sampled_predictive(
+    model: DeepLFM, batch: Batch, n_samples: int, generator: torch.Generator | None = None
 ) -> Float[Tensor, ""]:
-    """E_q[log p(y | f)] − KL for a likelihood of any shape, by samples of f for each row."""
+    """Log-mean-exp over samples of all layers, the output layer included, − KL."""
     features = model.features(batch.x, n_samples, generator)
     function = model.output_layer.sample(features, generator)
-    target, _ = mask_missing(batch.y)
-    log_density = model.bells.log_prob(target.to(function.dtype), function).mean(0)
-    return batch.total(log_density) - model.kl() - model.likelihood.penalty()
+    log_density = model.likelihood.log_prob(batch.x, batch.target.to(function.dtype), function)
+    return _log_mean_exp_bound(model, batch, log_density)
 
 
-def _bound(model: DeepLFM, batch: Batch, features: LayerColumns) -> Float[Tensor, ""]:
-    """The density of a perfect fit, less what the mean squares of the residuals take from it."""
-    target, precision = model.gaussian.precision(batch.x, batch.y, batch.row_weight)
-    noise = model.gaussian.variance(batch.x)
-    perfect = model.gaussian.expected_log_prob(target, target, torch.zeros_like(target), noise)
-    squares = model.output_layer.squares(features, target, precision)
-    fit = batch.total(perfect.to(squares.dtype)) - 0.5 * batch.scale * squares
-    return fit - model.kl() - model.likelihood.penalty()
+def _elbo(
+    model: DeepLFM, batch: Batch, features: LayerColumns, generator: torch.Generator | None
+) -> Float[Tensor, ""]:
+    fit = model.likelihood.expected_log_prob(
+        model.output_layer, features, batch.x, batch.target, batch.weight, generator
+    )
+    return batch.scale * fit - model.kl() - model.likelihood.penalty()
 
 
-Objective = Callable[..., Float[Tensor, ""]]
+def _log_mean_exp_bound(
+    model: DeepLFM, batch: Batch, log_density: Float[Tensor, "*S M D"]
+) -> Float[Tensor, ""]:
+    if log_density.dim() == 3:
+        log_density = torch.logsumexp(log_density, dim=0) - math.log(len(log_density))
+    fit = (batch.weight.to(log_density.dtype) * log_density).sum()
+    return batch.scale * fit - model.kl() - model.likelihood.penalty()
+
+
+Objective = Callable[[DeepLFM, Batch, int, torch.Generator | None], Float[Tensor, ""]]
 OBJECTIVES: dict[str, Objective] = {
     "elbo": elbo,
     "predictive": predictive,
+    "sampled-predictive": sampled_predictive,
     "collapsed": collapsed,
-    "density": density,
 }
 
 
-def objective(name: str) -> Objective:
-    """The objective registered under a name."""
+def objective(name: str, natural_rate: float = 1.0) -> Objective:
+    """The objective registered under a name.
+
+    Args:
+        name: one of :data:`OBJECTIVES`.
+        natural_rate: step of exact output weights towards each batch, for "collapsed".
+    """
+    if name == "collapsed":
+        return partial(collapsed, rate=natural_rate)
     try:
         return OBJECTIVES[name]
     except KeyError:

@@ -70,7 +70,9 @@ def test_whole_hours_need_a_name_that_says_so_unless_they_are_asked_for():
     assert pair_of(frame(DAYS, hours, "hr"), "Date") == ("Date", "hr")
     assert pair_of(frame(DAYS, hours, "station"), "Date") is None
     assert times(frame(DAYS, hours, "station"), ("Date", "station")) == expected
-    with pytest.raises(InputError, match=r"'hr' does not hold clocks .* 1 of 3 .*'25.0' in row 1"):
+    with pytest.raises(
+        InputError, match=r"'hr' does not hold times of day .* 1 of 3 .*'25.0' in row 1"
+    ):
         times(frame(DAYS, [0.0, 25.0, 7.0], "hr"), ("Date", "hr"))
 
 
@@ -117,9 +119,13 @@ def test_pairs_by_name():
 @pytest.mark.parametrize(
     ("days", "clocks", "message"),
     [
-        (DAYS, ["18:00", "x", "20:00"], "'Time' does not hold clocks .*1 of 3 .*'x' in row 1"),
-        (DAYS, ["18:00", "25:00", "20:00"], "'Time' does not hold clocks .*'25:00' in row 1"),
-        (DAYS, ["18:00", "24:01", "20:00"], "'Time' does not hold clocks .*'24:01' in row 1"),
+        (
+            DAYS,
+            ["18:00", "x", "20:00"],
+            "'Time' does not hold times of day .*1 of 3 .*'x' in row 1",
+        ),
+        (DAYS, ["18:00", "25:00", "20:00"], "'Time' does not hold times of day .*'25:00' in row 1"),
+        (DAYS, ["18:00", "24:01", "20:00"], "'Time' does not hold times of day .*'24:01' in row 1"),
         (DAYS, ["18:00", None, "20:00"], "'Time' .*1 of 3 .*nothing in row 1"),
         (["10/03/2004"] * 2 + ["Wed"], CLOCKS, "'Date' does not hold dates.*'Wed' in row 2"),
     ],

@@ -31,9 +31,9 @@ def test_it_says_what_it_understood_and_found(place, call):
     lines = done.out.splitlines()
     assert lines[0] == "vitals.csv: 70 rows, time in 't' (--time names another)"
     assert "Targets: abp, ecg" in lines
-    assert "Left out, since they are not numbers: note" in lines
+    assert "Left out, not numeric: note" in lines
     abp = next(line.split() for line in lines if line.split()[:1] == ["abp"])
-    assert "foreseen" in abp or "mean" in abp
+    assert "predicted" in abp or "mean" in abp
     assert abp[-3:-1] == ["63", "7"]  # known, missing
     assert [line.split() for line in lines].count(["ecg", "pursuit", "100", "%"]) == 1
     assert lines[-1].startswith("Next: deeplfm forecast new --horizon")
@@ -137,7 +137,7 @@ def test_json_is_all_there_is_on_standard_output(place, call):
     assert content["model"] == "new"
     assert content["rows"] == 70
     assert content["targets"]["ecg"]["missing"] == 3
-    assert content["starts"]["pursuit"]["weight"] == {"abp": 1.0, "ecg": 1.0}
+    assert content["candidates"]["pursuit"]["weight"] == {"abp": 1.0, "ecg": 1.0}
     assert content["interrupted"] is False
     assert set(content["settings"]) >= SETTINGS
     assert content["files"] == {"report": "r.html"}
@@ -158,7 +158,7 @@ def test_a_time_limit_is_for_all_starts_and_what_it_left_out_is_told(place, call
     (row,) = [line for line in done.out.splitlines() if "not tried" in line]
     assert "rhythm" in row
     content = json.loads(call("info", "new", "--json").out)
-    assert {"rhythm", "memory"} <= set(content["untried_starts"])
+    assert {"rhythm", "memory"} <= set(content["untried"])
 
 
 def test_a_model_is_replaced_only_on_request_and_leaves_other_files(place, call):
@@ -173,23 +173,12 @@ def test_a_model_is_replaced_only_on_request_and_leaves_other_files(place, call)
 
 
 def test_every_setting_of_the_library_is_an_option(call):
-    from deeplfm.cli.options import Settings
+    from deeplfm.cli.options import FitOptions
 
-    assert set(Settings().parameters()) == SETTINGS
+    assert set(FitOptions().parameters()) == SETTINGS
     usual = deeplfm.DeepLFMForecaster().get_params()
-    assert Settings().parameters() == {name: usual[name] for name in SETTINGS} | {"n_jobs": -1}
+    assert FitOptions().parameters() == {name: usual[name] for name in SETTINGS} | {"n_jobs": -1}
     assert SETTINGS == set(usual) - {"progress", "is_series"}
-
-
-def test_choices_are_those_of_the_library():
-    from deeplfm.cli import options
-    from deeplfm.estimators.settings import PRESETS
-    from deeplfm.features import SYSTEMS
-    from deeplfm.recipes import STARTS
-
-    assert set(options.Start) == set(STARTS)
-    assert set(options.System) == set(SYSTEMS)
-    assert set(options.Preset) == set(PRESETS)
 
 
 DRIVER = """

@@ -23,7 +23,7 @@ def test_the_table_is_that_of_the_library_and_alone_on_standard_output(place, ca
     expected = deeplfm.load("vitals-model").forecast(horizon=4)
     pd.testing.assert_frame_equal(frame_of(done.out), expected)
     assert done.out.startswith("t,abp,abp_std,abp_low,abp_high,ecg,")
-    assert done.err.startswith("4 times from 7.0 to 7.3")
+    assert done.err.startswith("Forecast of abp, ecg: 4 times from 7.0 to 7.3, 95 % intervals")
     assert call("forecast", "vitals-model", "--horizon", 4, "-o", "-", "-q").err == ""
 
 
@@ -147,7 +147,7 @@ def test_a_model_of_times_without_a_name_takes_the_tables_that_it_writes(place, 
     assert "load" in call("evaluate", "nameless", "later.csv").out
     (place / "other.csv").write_text("hour,load\n30,0.1\n31,0.2\n32,\n")
     assert call("evaluate", "nameless", "other.csv").code == 0
-    filled = pd.read_csv(io.StringIO(call("impute", "other.csv", "--model", "nameless").out))
+    filled = pd.read_csv(io.StringIO(call("impute", "other.csv", "--fitted", "nameless").out))
     assert filled["load"].notna().all() and filled["hour"].tolist() == [30, 31, 32]
-    told = json.loads(call("impute", "other.csv", "--model", "nameless", "--json").out)
+    told = json.loads(call("impute", "other.csv", "--fitted", "nameless", "--json").out)
     assert list(told["table"]) == ["hour", "load"]

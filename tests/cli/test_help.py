@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from deeplfm.cli import app
-from deeplfm.cli.completion import complete_models
+from deeplfm.cli.options import complete_models
 
 COMMANDS = [
     *(["fit"], ["forecast"], ["impute"], ["evaluate"], ["forces"], ["plot"], ["info"]),

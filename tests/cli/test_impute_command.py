@@ -25,14 +25,14 @@ def test_gaps_are_filled_and_the_rest_is_as_it_was(place, call):
 
 def test_a_fitted_model_fills_the_same(place, call):
     fitted = call("impute", "vitals.csv", *QUICK)
-    given = call("impute", "vitals.csv", "--model", "vitals-model")
+    given = call("impute", "vitals.csv", "--fitted", "vitals-model")
     assert given.out == fitted.out
     assert pd.read_csv(io.StringIO(given.out)).notna().all(axis=None)
     assert given.err == "Filled: 7 of abp, 3 of ecg\n"
 
 
 def test_intervals_stand_where_something_was_filled(place, call):
-    done = call("impute", "vitals.csv", "--model", "vitals-model", "--intervals", "-q")
+    done = call("impute", "vitals.csv", "--fitted", "vitals-model", "--intervals", "-q")
     filled, given = pd.read_csv(io.StringIO(done.out)), pd.read_csv("vitals.csv")
     gap = given["abp"].isna()
     assert (filled["abp_low"] < filled["abp"])[gap].all()
@@ -53,7 +53,7 @@ def test_the_model_is_kept_on_request_and_repeats_the_run(place, call):
 @pytest.mark.parametrize("suffix", [".tsv", ".parquet"])
 def test_formats(suffix, place, call):
     target = f"filled{suffix}"
-    done = call("impute", "vitals.csv", "--model", "vitals-model", "-o", target, "--json")
+    done = call("impute", "vitals.csv", "--fitted", "vitals-model", "-o", target, "--json")
     assert json.loads(done.out)["filled"] == {"abp": 7, "ecg": 3}
     read = pd.read_parquet if suffix == ".parquet" else lambda path: pd.read_csv(path, sep="\t")
     assert read(place / target)[["abp", "ecg"]].notna().all(axis=None)

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import deeplfm
-from deeplfm.cli.plot import Kind
-from deeplfm.cli.summary import in_words
+from deeplfm.cli.figures import Kind
+from deeplfm.cli.summary import explained_variance
 
 
 def test_forces_are_those_of_the_library(place, call):
@@ -52,7 +52,7 @@ def test_figures_take_the_options_that_they_have(place, call):
     assert call("plot", "vitals-model", "forces", "--points", 9, "-o", "f.svg", "-q").out == ""
     done = call("plot", "vitals-model", "learning", *later)
     assert done.code == 2
-    assert "--data: a figure of learning has no such option" in done.err
+    assert "--data: not an option of a learning figure" in done.err
     content = json.loads(call("plot", "vitals-model", "spectrum", "-o", "f.pdf", "--json").out)
     assert content == {"model": "vitals-model", "kind": "spectrum", "files": {"plot": "f.pdf"}}
 
@@ -66,7 +66,7 @@ def test_info_says_what_a_model_is(place, call):
         "0.0 to 6.9",
         "start = 'pursuit'",
         "n_steps = 3",
-        "of the variance foreseen",
+        "of the variance predicted",
         "deeplfm 0.",
     ):
         assert words in done.out
@@ -85,14 +85,14 @@ def test_held_out_scores_are_in_the_users_units(place, call):
     for output, name in enumerate(["abp", "ecg"]):
         expected = scores[output] + np.log(model.scaling_.y_scale[output])
         assert content["targets"][name]["held_out_mnll"] == pytest.approx(expected)
-        assert content["starts"]["pursuit"]["held_out_mnll"][name] == pytest.approx(expected)
+        assert content["candidates"]["pursuit"]["held_out_mnll"][name] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
     ("nmse", "words"),
     [
-        (0.1, "90 % of the variance foreseen"),
-        (0.0042, "99.6 % of the variance foreseen"),
+        (0.1, "90 % of the variance predicted"),
+        (0.0042, "99.6 % of the variance predicted"),
         (1.0, "no better than their mean"),
         (3.0, "no better than their mean"),
         (float("nan"), "not scored"),
@@ -100,7 +100,7 @@ def test_held_out_scores_are_in_the_users_units(place, call):
     ],
 )
 def test_scores_in_words(nmse, words):
-    assert in_words(nmse) == words
+    assert explained_variance(nmse) == words
 
 
 def test_a_model_saved_from_python_is_told_apart(place, call):

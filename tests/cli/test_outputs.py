@@ -7,10 +7,9 @@ from typing import Annotated
 import pytest
 import typer
 
+from deeplfm.cli.app import add_command
 from deeplfm.cli.configuration import _toml
-from deeplfm.cli.grouping import add_command
-from deeplfm.cli.paths import TABLES, Outputs, output_file, output_folder
-from deeplfm.cli.results import records
+from deeplfm.cli.outputs import TABLES, check_file, check_folder, columns_of, written_together
 from deeplfm.cli.terminal import plain
 from deeplfm.data.tables import write_table
 from deeplfm.errors import InputError
@@ -19,10 +18,10 @@ from deeplfm.errors import InputError
 def test_files_appear_together(tmp_path):
     first, second = tmp_path / "a.txt", tmp_path / "new" / "b.txt"
     first.write_text("old")
-    with Outputs() as outputs:
-        outputs.add(first, lambda path: path.write_text("one"))
-        outputs.add(None, lambda path: pytest.fail("nobody asked for it"))
-        outputs.add(second, lambda path: path.write_text("two"))
+    with written_together() as add:
+        add(first, lambda path: path.write_text("one"))
+        add(None, lambda path: pytest.fail("nobody asked for it"))
+        add(second, lambda path: path.write_text("two"))
         assert first.read_text() == "old"
     assert (first.read_text(), second.read_text()) == ("one", "two")
     assert {path.name for path in tmp_path.rglob("*")} == {"a.txt", "new", "b.txt"}
@@ -35,15 +34,15 @@ def test_none_appears_where_one_fails(tmp_path):
         path.write_text("half")
         raise OSError("disk full")
 
-    with pytest.raises(OSError, match="disk full"), Outputs() as outputs:
-        outputs.add(tmp_path / "a.txt", lambda path: path.write_text("new"))
-        outputs.add(tmp_path / "b.txt", fail)
+    with pytest.raises(OSError, match="disk full"), written_together() as add:
+        add(tmp_path / "a.txt", lambda path: path.write_text("new"))
+        add(tmp_path / "b.txt", fail)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.txt": "old"}
 
 
 def test_looking_at_a_place_makes_nothing(tmp_path):
-    assert output_file(tmp_path / "a" / "b" / "c.csv", "-o", TABLES).name == "c.csv"
-    assert output_folder(tmp_path / "a" / "b", "-o") == tmp_path / "a" / "b"
+    assert check_file(tmp_path / "a" / "b" / "c.csv", "-o", TABLES).name == "c.csv"
+    assert check_folder(tmp_path / "a" / "b", "-o") == tmp_path / "a" / "b"
     assert not list(tmp_path.iterdir())
 
 
@@ -104,7 +103,7 @@ def test_anything_is_plain_in_json():
             "word": ["a", None],
         }
     )
-    assert plain(records(frame)) == {
+    assert plain(columns_of(frame)) == {
         "when": ["2024-01-01T00:00:00", None],
         "count": [1, None],
         "value": [None, 2.5],

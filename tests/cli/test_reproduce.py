@@ -85,7 +85,7 @@ def test_a_page_is_written_and_written_again_without_the_results(
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_results_of_other_code_or_settings_are_told(quick, call, tmp_path):
+def test_results_of_other_code_or_settings_are_reported(quick, call, tmp_path):
     results = shutil.copytree(quick[0] / "results", tmp_path / "results")
     (path,) = (results / "toy-quick" / "tasks").glob("*.json")
     record = json.loads(path.read_text())
@@ -93,7 +93,10 @@ def test_results_of_other_code_or_settings_are_told(quick, call, tmp_path):
     path.write_text(json.dumps(record | {"source": "another"}))
     shown = call("reproduce", "toy", "--quick", "--show", "--out", results)
     assert "1 of 1 results were computed with another version of the code; --fresh" in shown.err
-    assert "of other settings, data or models, and not shown: toy--moss--seed-0." in shown.err
+    assert (
+        "belong to other settings, data or models, and are not shown: toy--moss--seed-0."
+        in shown.err
+    )
     again = call(*TOY, "--seeds", 1, "--jobs", 1, "--fresh", "--out", results)
     assert "[1/1] DLFM, toy, seed 0: done" in again.err
     assert "another version" not in again.err
@@ -115,13 +118,13 @@ def test_the_list_names_all_experiments_and_where_the_paper_has_them(call):
     [
         ([], "NAME: none given"),
         (["moon"], "experiment 'moon' is not known. Choose from toy"),
-        (["toy", "--models", "tree"], "has no 'tree'. Choose from 'DLFM'"),
+        (["toy", "--models", "tree"], "has no 'tree'. Choose from 'ensemble'"),
         (["toy", "--substitute", "mimic"], "toy is not on CHARIS"),
         (["charis-imputation", "--substitute", "sun"], "'sun'"),
         (["toy", "--seeds", "0"], "--seeds"),
         (["toy", "--show"], "--show: folder deeplfm-results has no such results of toy"),
-        (["all", "--show", "--document", "page.md"], "page.md: there are no results to write of"),
-        (["toy", "--document", "page.html"], "--document: the name page.html does not say"),
+        (["all", "--show", "--document", "page.md"], "page.md: no results found"),
+        (["toy", "--document", "page.html"], "--document: the format of page.html is not known"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(arguments, message, call, tmp_path, monkeypatch):

@@ -3,14 +3,14 @@
 import pandas as pd
 import pytest
 
-from deeplfm.cli.options import Columns, Reading
-from deeplfm.cli.series import read_series
+from deeplfm.cli.inputs import read_series
+from deeplfm.cli.options import ColumnOptions, FileOptions
 from deeplfm.errors import InputError
 
 
 def read(path, text, **columns):
     path.write_text(text)
-    return read_series(str(path), Reading(), Columns(**columns))
+    return read_series(str(path), FileOptions(), ColumnOptions(**columns))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_parquet_with_two_columns_of_dates(tmp_path):
     when = pd.date_range("2024-01-01", periods=4, tz="Europe/Berlin")
     frame = pd.DataFrame({"when": when, "entered": when, "load": [1, 2, 3, 4]})
     frame.to_parquet(tmp_path / "data.parquet")
-    series = read_series(str(tmp_path / "data.parquet"), Reading(), Columns())
+    series = read_series(str(tmp_path / "data.parquet"), FileOptions(), ColumnOptions())
     assert (series.time, series.targets, series.left_out) == ("when", ["load"], ["entered"])
 
 

@@ -14,7 +14,8 @@ from scipy.stats import chi2, norm
 
 from deeplfm import ConfigError, DeepLFMRegressor
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
-from deeplfm.inspection.forces import Inspector
+from deeplfm.inspection.fitted import FittedModel
+from deeplfm.inspection.forces import Curve, forces
 from deeplfm.model import DeepLFM
 from deeplfm.selection.average import ModelAverage
 
@@ -56,8 +57,9 @@ def make(
     return model
 
 
-def inspector(model: DeepLFM) -> Inspector:
-    return Inspector(ModelAverage.of(model), ["only"], ["a", "b"], TIME_SCALE, OUTPUT_SCALE)
+def forces_of(model: DeepLFM) -> list[Curve]:
+    average = ModelAverage.of(model)
+    return forces(FittedModel.of(average, ["only"], ["a", "b"], TIME_SCALE, OUTPUT_SCALE), TIME)
 
 
 def driven(
@@ -93,36 +95,36 @@ def test_the_mean_response_is_driven_by_the_mean_force(
     lower_limit: float, frequencies: str, extras: tuple[str, ...], weights: str, own_features: bool
 ) -> None:
     model = make(lower_limit, frequencies, extras, weights=weights, own_features=own_features)
-    forces = inspector(model).forces(TIME)
-    assert [curve.label for curve in forces] == ["a", "b"]
+    found = forces_of(model)
+    assert [curve.label for curve in found] == ["a", "b"]
     expected = driven(lambda x: model.posterior(x).mean, decay_of(model), OUTPUT_SCALE)
     assert expected.std(0).min() > 1e-4
-    for d, curve in enumerate(forces):
+    for d, curve in enumerate(found):
         assert curve.mean == pytest.approx(expected[:, d], rel=1e-6, abs=1e-8)
 
 
 @pytest.mark.parametrize("lower_limit", [-math.inf, 0.0])
 def test_outputs_that_share_forces_hear_their_sum(lower_limit: float) -> None:
     model = make(lower_limit, shared_weights=True)
-    forces = inspector(model).forces(TIME)
-    assert [curve.label for curve in forces] == ["force 1", "force 2"]
+    found = forces_of(model)
+    assert [curve.label for curve in found] == ["force 1", "force 2"]
     sensitivity = model.output_layer.blocks[0].features.sensitivity[:, 0].detach().numpy()
-    heard = np.stack([curve.mean for curve in forces], 1) @ sensitivity.T
+    heard = np.stack([curve.mean for curve in found], 1) @ sensitivity.T
     expected = driven(lambda x: model.posterior(x).mean, decay_of(model), OUTPUT_SCALE)
     assert heard * OUTPUT_SCALE / TIME_SCALE == pytest.approx(expected, rel=1e-6, abs=1e-8)
 
 
 def test_hidden_units_have_forces_too() -> None:
     model = make(0.0, hidden=3)
-    forces = inspector(model).forces(TIME)
-    assert [curve.label for curve in forces] == [f"layer 1, unit {unit}" for unit in (1, 2, 3)]
+    found = forces_of(model)
+    assert [curve.label for curve in found] == [f"layer 1, unit {unit}" for unit in (1, 2, 3)]
     layer = model.layers[0]
 
     def response(x: torch.Tensor) -> torch.Tensor:
         return layer.moments(layer.features(x, 1))[0]
 
     expected = driven(response, decay_of(model, 0), 1.0)
-    for unit, curve in enumerate(forces):
+    for unit, curve in enumerate(found):
         assert curve.mean == pytest.approx(expected[:, unit], rel=1e-6, abs=1e-8)
 
 
@@ -135,7 +137,7 @@ def test_the_spread_of_a_force_is_that_of_draws_of_the_weights(
     model, n_draws = make(lower_limit, weights=weights, own_features=True), 2000
     draws = driven(lambda x: model._draw(x, n_draws, seed=0), decay_of(model), OUTPUT_SCALE)
     low, high = chi2.ppf([5e-7, 1 - 5e-7], n_draws - 1) / (n_draws - 1)
-    for d, curve in enumerate(inspector(model).forces(TIME)):
+    for d, curve in enumerate(forces_of(model)):
         ratio = draws[:, :, d].var(0, ddof=1) / curve.std**2
         assert (ratio > low).all() and (ratio < high).all()
         error = (draws[:, :, d].mean(0) - curve.mean) / curve.std * math.sqrt(n_draws)

@@ -179,7 +179,7 @@ USAGE = {
     "unknown option": Case([*FORECAST, "--horzon", "3"], ["--horzon", "Did you mean --horizon?"]),
     "option without value": Case(["forecast", "model", "--horizon"], ["--horizon", "argument"]),
     "bad number": Case([*FORECAST, "--horizon", "ten"], ["--horizon", "integer"]),
-    "bad choice": Case([*FIT, "--start", "persuit"], ["--start", "pursuit"], table()),
+    "bad choice": Case([*FIT, "--start", "persuit"], ["start", "pursuit"], table()),
     "bad kind of figure": Case(["plot", "model", "forcast", "-o", "f.png"], ["KIND", "forecast"]),
     "bad widths": Case([*FIT, "--hidden", "3,x"], ["--hidden", "3,x", "Write 3"], table()),
     "unknown device": Case([*FIT, "--device", "abacus"], ["device", "abacus", "cpu"], table()),
@@ -287,8 +287,8 @@ OUTPUTS = {
     ),
     "page of an unknown kind": Case([*FIT, "--report", "r.doc"], ["--report", ".html"], table()),
     "model fitted and given": Case(
-        ["impute", "data.csv", "--model", "model", "--model-out", "new"],
-        ["--model", "--model-out", "Leave one"],
+        ["impute", "data.csv", "--fitted", "model", "--model-out", "new"],
+        ["--fitted", "--model-out", "Leave one"],
         table(),
     ),
 }
@@ -418,7 +418,7 @@ def test_a_constant_column_is_fitted_with_a_warning(place, capsys):
 
 
 def test_parquet_without_its_package_is_refused_before_the_fit(place, capsys, monkeypatch):
-    monkeypatch.setattr("deeplfm.cli.results.find_spec", lambda _: None)
+    monkeypatch.setattr("deeplfm.cli.outputs.find_spec", lambda _: None)
     (place / "data.csv").write_text(table())
     assert exit_of(["impute", "data.csv", "-o", "filled.parquet", *QUICK]) == 2
     check_line(capsys.readouterr().err, ["filled.parquet", "pyarrow", 'deeplfm[parquet]"'])

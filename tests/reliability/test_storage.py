@@ -11,6 +11,7 @@ import pytest
 
 import deeplfm
 from deeplfm import DeepLFMRegressor, InputError, ModelFileError
+from deeplfm.io import storage
 
 
 @pytest.fixture(scope="module")
@@ -108,18 +109,27 @@ def damage(folder: Path, how: str) -> None:
         description.write_text(description.read_text()[:50])
     elif how == "foreign":
         description.write_text(json.dumps({"format": "other"}))
+    elif how == "not a file":
+        description.unlink()
+        description.mkdir()
+    elif how == "nested":
+        description.write_text("[" * 100_000)
+    elif how == "long number":
+        description.write_text('{"format": ' + "1" * 5000 + "}")
     elif how == "missing keys":
-        description.write_text(json.dumps({"format": "deeplfm", "format_version": 2}))
-    elif how == "older":
-        content = json.loads(description.read_text()) | {"format_version": 1}
-        description.write_text(json.dumps(content))
+        content = {"format": "deeplfm", "format_version": 3}
+        description.write_text(json.dumps(content | {"sha256": storage._digest(content)}))
+    elif how == "edited":
+        text = description.read_text()
+        description.write_text(text.replace('"random_state": 3', '"random_state": 2'))
     elif how == "newer":
         content = json.loads(description.read_text()) | {"format_version": 99}
         description.write_text(json.dumps(content))
     elif how == "other model":
         content = json.loads(description.read_text())
         content["members"] *= 2
-        description.write_text(json.dumps(content))
+        del content["sha256"]
+        description.write_text(json.dumps(content | {"sha256": storage._digest(content)}))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +142,10 @@ def damage(folder: Path, how: str) -> None:
         ("foreign", "not the description"),
         ("missing keys", "does not describe"),
         ("newer", "format version 99.*Update deeplfm"),
-        ("older", "format version 1 of an earlier deeplfm.*Fit the model again"),
+        ("not a file", "no model.json"),
+        ("nested", "damaged"),
+        ("long number", "damaged"),
+        ("edited", "damaged or was edited"),
         ("other model", "not of one model"),
     ],
 )
@@ -148,3 +161,43 @@ def test_bad_files_are_refused_by_name(
 def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="not a folder"):
         deeplfm.load(tmp_path / "nothing")
+
+
+def test_a_model_of_an_earlier_deeplfm_is_refused_with_the_version_to_use(tmp_path: Path) -> None:
+    """The description is that of deeplfm 0.1.0; its tensors are not read."""
+    content = {
+        "format": "deeplfm",
+        "format_version": 2,
+        "tensors": "tensors-3b4eb211.safetensors",
+        "versions": {"deeplfm": "0.1.0", "python": "3.11.7", "torch": "2.13.0+cpu"},
+        "estimator": "DeepLFMRegressor",
+        "parameters": {"preset": "default", "start": "pursuit", "hidden": [3]},
+        "members": [{"kind": "layers", "seed": 0, "config": {"n_bells": 0}, "sizes": {}}],
+    }
+    (tmp_path / "model.json").write_text(json.dumps(content))
+    with pytest.raises(
+        ModelFileError, match=r"Load it with deeplfm 0\.1\.0, or fit the model again"
+    ):
+        deeplfm.load(tmp_path)
+
+
+def test_one_flipped_bit_anywhere_is_refused(fitted: DeepLFMRegressor, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    fitted.save(folder)
+    (tensors,) = folder.glob("*.safetensors")
+    random = np.random.default_rng(0)
+    for path in (tensors, folder / "model.json"):
+        whole = path.read_bytes()
+        for place in random.integers(len(whole), size=40):
+            bit = 1 << int(random.integers(8))
+            changed = bytearray(whole)
+            changed[place] ^= bit
+            path.write_bytes(changed)
+            try:
+                loaded = deeplfm.load(folder)
+            except ModelFileError:
+                continue
+            assert path.suffix == ".json"  # a space of the layout became another one
+            assert chr(whole[place]).isspace()
+            assert np.array_equal(loaded.predict(NEW_TIMES), fitted.predict(NEW_TIMES))
+        path.write_bytes(whole)

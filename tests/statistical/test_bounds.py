@@ -13,7 +13,7 @@ from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.model import DeepLFM
-from deeplfm.objective import Batch, elbo, predictive
+from deeplfm.objective import Batch, elbo, predictive, sampled_predictive
 
 LIMIT = 4.0
 X = torch.linspace(-1, 2, 8, dtype=torch.float64)[:, None]
@@ -185,7 +185,7 @@ def test_batches_with_gaps_are_scaled_by_rows_not_by_entries():
 def test_batch_without_any_observation_is_minus_the_kl():
     model = make()
     batch = Batch(X[:2], torch.full((2, 2), torch.nan, dtype=torch.float64), len(X))
-    for objective in (elbo, predictive):
+    for objective in (elbo, predictive, sampled_predictive):
         assert objective(model, batch, 2, seeded(0)).item() == -model.kl().item()
 
 
@@ -251,3 +251,32 @@ def test_predictive_is_the_mixture_density():
         density = Normal(mean, std).log_prob(y.nan_to_num()).exp().mean(0).log()
         found = predictive(model, Batch(X, y, len(X)), 5, seeded(0)) + model.kl()
     assert found.item() == pytest.approx(density[~y.isnan()].sum().item(), rel=1e-12)
+
+
+def test_sampled_predictive_is_the_mixture_over_sampled_outputs():
+    model, y = make(), gaps()
+    with torch.no_grad():
+        generator = seeded(0)
+        mean, variance = model(X, 5, generator)
+        noise = torch.randn(mean.shape, generator=generator, dtype=torch.float64)
+        values = mean + variance.sqrt() * noise
+        std = model.likelihood.log_variance.exp().sqrt()
+        density = Normal(values, std).log_prob(y.nan_to_num()).exp().mean(0).log()
+        found = sampled_predictive(model, Batch(X, y, len(X)), 5, seeded(0)) + model.kl()
+    assert found.item() == pytest.approx(density[~y.isnan()].sum().item(), rel=1e-9)
+
+
+@pytest.mark.parametrize("n_samples", [1, 5])
+def test_sampled_predictive_lies_between_elbo_and_predictive(n_samples):
+    """With one sample it is an estimate of the ELBO; with more it is below the integrated one."""
+    model, batch = make(), Batch(X, gaps(), len(X))
+    with torch.no_grad():
+        low, found, high = (
+            torch.stack([bound(model, batch, n_samples, seeded(k)) for k in range(800)])
+            for bound in (elbo, sampled_predictive, predictive)
+        )
+    if n_samples == 1:
+        assert z_score(found, low) < LIMIT
+    else:
+        assert found.mean() - low.mean() > LIMIT * (found.var() / 800).sqrt()
+    assert high.mean() - found.mean() > LIMIT * (found.var() / 800).sqrt()

@@ -1,5 +1,7 @@
 """Layers: which inputs a block sees, whose features are whose, and shapes in both precisions."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -246,3 +248,28 @@ def test_blocks_are_found_by_name():
         layer.block("walk")
     with pytest.raises(ConfigError, match="2 blocks are named 'season'"):
         layer.block("season")
+
+
+def test_outputs_may_share_frequencies_and_keep_their_own_responses():
+    config = LayerConfig(3, (BlockConfig(n_forces=2, n_features=4),), own_features=True)
+    plain, shared = (
+        Layer(config, 1, 0, 1, torch.Generator().manual_seed(0))
+        for config in (config, replace(config, shared_frequencies=True))
+    )
+    assert [len(layer.blocks[0].frequencies.mean) for layer in (plain, shared)] == [3, 1]
+    features = shared.blocks[0].features
+    assert [len(item) for item in (features.decay, features.sensitivity)] == [3, 3]
+    assert shared.weights.mean.shape == plain.weights.mean.shape
+    with torch.no_grad():
+        shared.weights.mean.normal_()
+        features.log_decay.copy_(torch.tensor([-1.0, 0.0, 1.0])[:, None])
+        features.raw_sensitivity.normal_()
+        plain.weights.mean.copy_(shared.weights.mean)
+        plain.blocks[0].features.log_decay.copy_(features.log_decay)
+        plain.blocks[0].features.raw_sensitivity.copy_(features.raw_sensitivity)
+        plain.blocks[0].frequencies.noise.copy_(shared.blocks[0].frequencies.noise)
+    x = torch.linspace(0, 1, 5)[:, None]
+    for left, right in zip(
+        plain.moments(plain.features(x, 1)), shared.moments(shared.features(x, 1)), strict=True
+    ):
+        torch.testing.assert_close(left, right)

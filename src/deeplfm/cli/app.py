@@ -1,12 +1,16 @@
-"""The application: its commands, and what happens to a command line that cannot be understood.
+"""The ``deeplfm`` application.
 
 Commands import what they need when they run, so that help and completion are instant.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
 import sys
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -15,37 +19,80 @@ from deeplfm.cli import (
     data,
     demo,
     doctor,
-    evaluate,
+    figures,
     fit,
-    forces,
     forecast,
     impute,
     info,
-    plot,
     reproduce,
 )
-from deeplfm.cli.grouping import add_command
-from deeplfm.cli.reporting import BAD_INPUT, INTERRUPTED, complain, usage_message
+from deeplfm.cli.messages import BAD_INPUT, INTERRUPTED, print_error, reported, usage_message
 from deeplfm.errors import DeepLFMError
+
+Function = Callable[..., None]
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
+
+def add_command(
+    app: typer.Typer, function: Function, examples: Sequence[str] = (), name: str | None = None
+) -> None:
+    """Register a function as a command.
+
+    A parameter whose type is a dataclass stands for one option per field, so that a group of options
+    is declared once and shared by several commands.
+
+    Args:
+        app: application or group of commands.
+        function: its docstring is the help; its parameters are arguments, options and groups.
+        examples: command lines shown at the end of the help.
+        name: of the command; by default the function's.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, type] = {}
+    for key, parameter in inspect.signature(function).parameters.items():
+        if dataclasses.is_dataclass(hints[key]):
+            groups[key] = hints[key]
+            types = get_type_hints(hints[key], include_extras=True)
+            parameters += [
+                inspect.Parameter(f.name, _KEYWORD, default=f.default, annotation=types[f.name])
+                for f in dataclasses.fields(hints[key])
+            ]
+        else:
+            parameters.append(parameter.replace(kind=_KEYWORD, annotation=hints[key]))
+
+    @functools.wraps(function)
+    def command(**values: Any) -> None:
+        with reported(values.get("debug", False)):
+            for key, group in groups.items():
+                fields = {field.name: values.pop(field.name) for field in dataclasses.fields(group)}
+                values[key] = group(**fields)
+            function(**values)
+
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    lines = ["[bold]Examples[/bold]", *(f"[green]{line}[/green]" for line in examples)]
+    app.command(name, epilog="\n\n".join(lines) if examples else None)(command)
+
 
 app = typer.Typer(name="deeplfm", pretty_exceptions_enable=False, rich_markup_mode="rich")
 data_app = typer.Typer(no_args_is_help=False, rich_markup_mode="rich")
-add_command(app, demo.demo, examples=demo.EXAMPLES)
-add_command(app, fit.fit, examples=fit.EXAMPLES)
-add_command(app, forecast.forecast, examples=forecast.EXAMPLES)
-add_command(app, impute.impute, examples=impute.EXAMPLES)
-add_command(app, evaluate.evaluate, examples=evaluate.EXAMPLES)
-add_command(app, forces.forces, examples=forces.EXAMPLES)
-add_command(app, plot.plot, examples=plot.EXAMPLES)
-add_command(app, info.info, examples=info.EXAMPLES)
-add_command(app, reproduce.reproduce, examples=reproduce.EXAMPLES)
-add_command(data_app, data.list_data, "list", examples=data.LIST_EXAMPLES)
-add_command(data_app, data.fetch_data, "fetch", examples=data.FETCH_EXAMPLES)
-app.add_typer(data_app, name="data", help="Data sets that are known by name.")
-add_command(app, doctor.doctor, examples=doctor.EXAMPLES)
+add_command(app, demo.demo, demo.EXAMPLES)
+add_command(app, fit.fit, fit.EXAMPLES)
+add_command(app, forecast.forecast, forecast.FORECAST_EXAMPLES)
+add_command(app, impute.impute, impute.EXAMPLES)
+add_command(app, forecast.evaluate, forecast.EVALUATE_EXAMPLES)
+add_command(app, figures.forces, figures.FORCES_EXAMPLES)
+add_command(app, figures.plot, figures.PLOT_EXAMPLES)
+add_command(app, info.info, info.EXAMPLES)
+add_command(app, reproduce.reproduce, reproduce.EXAMPLES)
+add_command(data_app, data.list_data, data.LIST_EXAMPLES, "list")
+add_command(data_app, data.fetch_data, data.FETCH_EXAMPLES, "fetch")
+app.add_typer(data_app, name="data", help="List and fetch example data sets.")
+add_command(app, doctor.doctor, doctor.EXAMPLES)
 
 
-def _show_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"deeplfm {deeplfm.__version__}")
         raise typer.Exit
@@ -56,10 +103,10 @@ def deeplfm_command(
     context: typer.Context,
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Deep latent force models: forecasts, filled gaps and hidden forces, with honest intervals."""
+    """Deep latent force models: forecast series and fill gaps, with calibrated intervals."""
     if context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -69,12 +116,12 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code = app(arguments, prog_name="deeplfm", standalone_mode=False)
     except typer.Abort:
-        complain("interrupted.")
+        print_error("interrupted.")
         sys.exit(INTERRUPTED)
     except Exception as error:
         message = str(error) if isinstance(error, DeepLFMError) else usage_message(error)
         if message is None:
             raise
-        complain(message)
+        print_error(message)
         sys.exit(BAD_INPUT)
     sys.exit(code or 0)

@@ -1,4 +1,4 @@
-"""Dates in one column of a file and clocks in another, as loggers write them, made times."""
+"""Times from two columns: a date and a time of day (clock), as data loggers write them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _NAMES = frozenset("time clock hour hours hr uhrzeit zeit stunde heure hora ora"
 
 
 class _Clocks(NamedTuple):
-    """Clocks as texts such as 18:30:00, and which of them are 24:00, the first of the next day."""
+    """Times of day as text such as 18:30:00; 24:00 is 00:00 of the next day."""
 
     texts: pd.Series
     is_next_day: Bool[ndarray, " N"]
 
 
 def named_pair(frame: pd.DataFrame, name: str) -> tuple[str, str] | None:
-    """Two columns that a name stands for: both names, with a comma or a blank between."""
+    """The two columns of a name such as "Date,Time" or "Date Time"."""
     for mark in re.finditer("[, ]", name):
         pair = name[: mark.start()].strip(), name[mark.end() :].strip()
         if pair[0] != pair[1] and all(half in frame.columns for half in pair):
@@ -42,14 +42,15 @@ def named_pair(frame: pd.DataFrame, name: str) -> tuple[str, str] | None:
 
 
 def pair_of(frame: pd.DataFrame, time: str, taken: Collection[str] = ()) -> tuple[str, str] | None:
-    """Date and clock, where a column of times is one of both and another column the other.
+    """The columns of date and time of day, if the column of times holds only one of both.
 
-    A clock is told by its name as well: sunrise is none. Where each date comes once, it needs none.
+    A time of day needs a name of time as well: a column "sunrise" is a value. Dates that do not repeat
+    need none.
 
     Args:
-        frame: of a file.
+        frame: the table.
         time: name of the column of times.
-        taken: names of columns that are something else.
+        taken: names of columns with another role.
     """
     column, others = frame[time], [name for name in frame.columns if name not in (time, *taken)]
     if _days(column) is None:
@@ -59,10 +60,10 @@ def pair_of(frame: pd.DataFrame, time: str, taken: Collection[str] = ()) -> tupl
     if not column.duplicated().any():
         return None
     named = [name for name in others if _NAMES.intersection(_words(name))]
-    # those of which some cannot be read are clocks as well: which, is told where they are joined
+    # a column with some unreadable values is a clock too; joined_times names them
     clocks = [name for name in named if _clocks(frame[name].dropna().head(1)) is not None]
     clocks = [name for name in clocks if not _is_number(frame[name]) or _clocks(frame[name])]
-    clocks.sort(key=lambda name: _is_number(frame[name]))  # whole hours tell less
+    clocks.sort(key=lambda name: _is_number(frame[name]))  # whole hours last
     has_minutes = any(_words(name) & {"minute", "minutes", "min"} for name in others)
     if not clocks or (has_minutes and _is_number(frame[clocks[0]])):
         return None
@@ -70,7 +71,7 @@ def pair_of(frame: pd.DataFrame, time: str, taken: Collection[str] = ()) -> tupl
 
 
 def joined_times(frame: pd.DataFrame, pair: tuple[str, str], source: str) -> pd.Index:
-    """Times of a table whose date and clock are in two columns, under the name of both.
+    """Join the date and the time of day of each row; the index has the names of both columns.
 
     >>> frame = pd.DataFrame({"Date": ["10/03/2004", "10/03/2004"], "Time": ["18.00.00", "19.00.00"]})
     >>> joined_times(frame, ("Date", "Time"), "log.csv").tolist()
@@ -81,9 +82,9 @@ def joined_times(frame: pd.DataFrame, pair: tuple[str, str], source: str) -> pd.
         date, clock = clock, date
     days, clocks = _days(frame[date]), _clocks(frame[clock])
     if days is None:
-        raise _refusal(frame, date, source, _days, "dates without a clock, such as 2024-12-31")
+        raise _refusal(frame, date, source, _days, "dates such as 2024-12-31")
     if clocks is None:
-        raise _refusal(frame, clock, source, _clocks, "clocks such as 18:30, or whole hours")
+        raise _refusal(frame, clock, source, _clocks, "times of day such as 18:30, or whole hours")
     if clocks.is_next_day.any():
         index = pd.DatetimeIndex(read_stamps(days, f"{source}: column {date!r}"))
         index += pd.to_timedelta(clocks.is_next_day.astype(int), unit="D")
@@ -100,7 +101,7 @@ def _is_number(column: pd.Series) -> bool:
 
 
 def _days(column: pd.Series) -> pd.Series | None:
-    """Days as texts that are read as dates, or ``None`` where a column holds something else."""
+    """Dates as text, or ``None`` if the column holds something else."""
     if column.empty or column.isna().any() or column.dtype.kind in "bmc":
         return None
     if column.dtype.kind == "M" or _is_number(column):
@@ -117,7 +118,7 @@ def _days(column: pd.Series) -> pd.Series | None:
 
 
 def _clocks(column: pd.Series) -> _Clocks | None:
-    """Clocks, or ``None`` where a column holds something else."""
+    """Times of day, or ``None`` if the column holds something else."""
     if column.empty or column.isna().any() or column.dtype.kind in "bmMc":
         return None
     if _is_number(column):
@@ -156,7 +157,7 @@ def _two_digits(hour: pd.Series) -> pd.Series:
 def _refusal(
     frame: pd.DataFrame, name: str, source: str, read: Callable[..., object], wanted: str
 ) -> InputError:
-    """What is wrong with a column, and where."""
+    """The error for a column that cannot be read."""
     column = frame[name]
     is_bad = column.isna()
     if not is_bad.any():
@@ -166,6 +167,6 @@ def _refusal(
     found = "nothing" if pd.isna(column.iloc[first]) else repr(str(column.iloc[first]))
     return InputError(
         f"{source}: column {name!r} does not hold {wanted}, in {int(is_bad.sum())} of {len(column)} "
-        f"rows (first: {found} in {place_of(frame, first)}). Mend them, or name other columns with "
-        "--time."
+        f"rows (first: {found} in {place_of(frame, first)}). Correct them, or name other "
+        "columns with --time."
     )

@@ -1,8 +1,8 @@
-"""Configuration files: a TOML file of options, read for a command line and saved with a model.
+"""TOML files of options: read by ``--config``, and saved with a model.
 
-A file is flat. Its keys are the long names of the command's options (``n-steps`` or ``n_steps``) and
-the names of its arguments (``data``, ``model``); an option that may be repeated takes a list. What
-the command line says as well wins.
+The keys of a file are the long names of the command's options (``n-steps`` or ``n_steps``) and the
+names of its arguments (``data``). An option that may be repeated takes a list. The command line takes
+precedence over the file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any
 import typer
 
 from deeplfm.errors import ConfigError
-from deeplfm.io.files import write_whole
 
 FILE_NAME = "run.toml"
 _NOT_IN_FILES = ("config", "debug", "help")
@@ -26,9 +25,9 @@ _NOT_SAVED = (*_NOT_IN_FILES, "json", "quiet", "overwrite")
 
 
 def use_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Make a file's values the defaults of the command; a callback of ``--config``."""
+    """Make the values of a file the defaults of the command; the callback of ``--config``."""
     if path is not None and not context.resilient_parsing:
-        parameters = _keys(context)
+        parameters = _parameters(context)
         values = {}
         for key, value in _read(path).items():
             parameter = parameters.get(key.replace("-", "_"))
@@ -40,20 +39,22 @@ def use_config(context: typer.Context, path: Path | None) -> Path | None:
 
 
 def save_config(path: Path, context: typer.Context, resolved: Mapping[str, Any]) -> None:
-    """Write the options of a command such that ``--config`` repeats it.
+    """Write the options of a command to a file with which ``--config`` repeats it.
 
     Args:
         path: the file.
         context: of the command.
-        resolved: values that were found where the user gave none.
+        resolved: values that were determined from the data.
     """
+    from deeplfm.io.files import write_whole
+
     values = {**context.params, **resolved}
     lines = [
         f"# deeplfm {context.info_name} --config {FILE_NAME} repeats this run. Paths are relative "
-        "to the folder it is run from.",
+        "to the working folder.",
         *(
             f"{key} = {_toml(values[parameter.name])}"
-            for key, parameter in _keys(context).items()
+            for key, parameter in _parameters(context).items()
             if key not in _NOT_SAVED and values.get(parameter.name) not in (None, (), [])
         ),
     ]
@@ -61,8 +62,8 @@ def save_config(path: Path, context: typer.Context, resolved: Mapping[str, Any])
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
-def _keys(context: typer.Context) -> dict[str, Any]:
-    """Parameters of a command by their keys."""
+def _parameters(context: typer.Context) -> dict[str, Any]:
+    """Parameters of a command by their keys in a file."""
     found = {}
     for parameter in context.command.params:
         long = [option for option in parameter.opts if option.startswith("--")]
@@ -95,7 +96,7 @@ def _unknown(path: Path, key: str, value: Any, known: list[str]) -> str:
 
 
 def _as_typed(path: Path, key: str, value: Any, parameter: Any) -> str | list[str]:
-    """A value as the command line would have it, to be checked in the same way."""
+    """A value as text of the command line, which is checked in the same way."""
     items = value if isinstance(value, list) else [value]
     if isinstance(value, dict) or any(isinstance(item, dict | list) for item in items):
         raise ConfigError(f"--config: {key} in {path} is a table. Give a value or a list.")

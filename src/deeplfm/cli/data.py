@@ -1,4 +1,4 @@
-"""``deeplfm data``: data sets that are known by name."""
+"""``deeplfm data``: list and fetch example data sets."""
 
 from __future__ import annotations
 
@@ -7,34 +7,33 @@ from typing import Annotated
 
 import typer
 
-from deeplfm.cli.completion import complete_datasets
-from deeplfm.cli.options import Asking
-from deeplfm.cli.paths import output_folder
+from deeplfm.cli.options import OutputOptions, option
+from deeplfm.cli.outputs import check_folder
 from deeplfm.cli.terminal import Terminal, table
 
 LIST_EXAMPLES = ("deeplfm data list", "deeplfm data list --json")
 FETCH_EXAMPLES = ("deeplfm data fetch toy -o .", "deeplfm data fetch toy --json")
 
 
-def list_data(asking: Asking) -> None:
-    """List the data sets, and where each would be read from."""
+def list_data(output: OutputOptions) -> None:
+    """List the data sets and their locations."""
     from deeplfm.data.catalogue import available
 
+    columns = ("name", "summary", "licence", "where")
     sets = [
-        {
-            "name": entry.name,
-            "summary": entry.summary,
-            "licence": entry.licence,
-            "source": entry.source,
-            "where": entry.where(),
-        }
+        {key: getattr(entry, key) for key in (*columns[:-1], "source")} | {"where": entry.where()}
         for entry in available()
     ]
-    terminal = Terminal(asking)
-    columns = ("name", "summary", "licence", "where")
-    terminal.say(table(columns, [[entry[key] for key in columns] for entry in sets], words=4))
-    terminal.say("Fetch one: deeplfm data fetch toy -o .")
-    terminal.answer({"datasets": sets})
+    terminal = Terminal(output)
+    terminal.print(table(columns, [[entry[key] for key in columns] for entry in sets], words=4))
+    terminal.print("Fetch one: deeplfm data fetch toy -o .")
+    terminal.print_json({"datasets": sets})
+
+
+def _complete(incomplete: str) -> list[str]:
+    from deeplfm.data.catalogue import available
+
+    return [entry.name for entry in available() if entry.name.startswith(incomplete)]
 
 
 def fetch_data(
@@ -42,39 +41,30 @@ def fetch_data(
         str,
         typer.Argument(
             metavar="NAME",
-            help="As deeplfm data list names it.",
-            autocompletion=complete_datasets,
+            help="Name in deeplfm data list.",
+            autocompletion=_complete,
             show_default=False,
         ),
     ],
     *,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FOLDER",
-            help="Where to put copies. Default: leave the files where they are kept.",
+        option(
+            None, "FOLDER", "Folder for copies. Default: print the cached files.", "--out", "-o"
         ),
     ] = None,
-    record: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of charis: charis1 to charis13.")
-    ] = None,
-    first: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Of charis: row to begin with.")
-    ] = None,
-    length: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Of charis: number of rows.")
-    ] = None,
-    asking: Asking,
+    record: Annotated[str | None, option(None, "NAME", "Of charis: charis1 to charis13.")] = None,
+    first: Annotated[int | None, option(None, "N", "Of charis: first row.", min=0)] = None,
+    length: Annotated[int | None, option(None, "N", "Of charis: number of rows.", min=1)] = None,
+    output: OutputOptions,
 ) -> None:
-    """Get the files of a data set: from the folder DEEPLFM_DATA, the cache, or the internet."""
+    """Fetch the files of a data set: from the folder DEEPLFM_DATA, the cache, or the internet."""
     from deeplfm.data.catalogue import fetch
 
     if out is not None:
-        output_folder(out, "--out")
-    wishes = {"record": record, "first": first, "length": length}
-    paths = fetch(name, out, **{key: value for key, value in wishes.items() if value is not None})
-    terminal = Terminal(asking)
-    terminal.say(*map(str, paths))
-    terminal.answer({"name": name, "files": paths})
+        check_folder(out, "--out")
+    part = {"record": record, "first": first, "length": length}
+    paths = fetch(name, out, **{key: value for key, value in part.items() if value is not None})
+    terminal = Terminal(output)
+    terminal.print(*map(str, paths))
+    terminal.print_json({"name": name, "files": paths})

@@ -1,4 +1,4 @@
-"""``deeplfm demo``: trains on the paper's toy, prints a table, draws a figure."""
+"""``deeplfm demo``: fit three models to the paper's toy series, print scores and draw a figure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deeplfm.cli.options import Preset
-from deeplfm.cli.paths import output_file
+from deeplfm.cli.options import flag, option
+from deeplfm.cli.outputs import check_file
 from deeplfm.cli.terminal import console
 
 if TYPE_CHECKING:
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 EXAMPLES = ("deeplfm demo --quick", "deeplfm demo --seed 1 --out toy --json toy/scores.json")
 
 
+class Preset(StrEnum):
+    """Models of the demo."""
+
+    DEFAULT = "default"
+    PAPER = "paper"
+
+
 class Variant(StrEnum):
     """Variants of the toy."""
 
@@ -28,31 +35,24 @@ class Variant(StrEnum):
 
 
 def demo(
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of noise and models.")] = 0,
+    seed: Annotated[int, option(None, "N", "Seed of noise and models.", min=0)] = 0,
     preset: Annotated[
-        Preset, typer.Option(help="The best we know, or the paper letter by letter.")
+        Preset, typer.Option(help="The default model, or the model of the paper.")
     ] = Preset.DEFAULT,
     variant: Annotated[
-        Variant, typer.Option(help="Toy of the authors' code, or of the paper's text.")
+        Variant, typer.Option(help="Toy series of the authors' code, or of the paper's text.")
     ] = Variant.PUBLISHED,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the figure.")] = Path(
-        "deeplfm-demo"
-    ),
-    json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the scores to this file.")
-    ] = None,
+    out: Annotated[Path, option(None, "FOLDER", "Folder of the figure.")] = Path("deeplfm-demo"),
+    json: Annotated[Path | None, option(None, "FILE", "Write the scores to this file.")] = None,
     quick: Annotated[
-        bool,
-        typer.Option("--quick", metavar="", help="Seconds instead of minutes, by training less."),
+        bool, flag(None, "--quick", "Train less: seconds instead of minutes.")
     ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", metavar="", help="Show the traceback of an error.")
-    ] = False,
+    debug: Annotated[bool, flag(None, "--debug", "Show the traceback of an error.")] = False,
 ) -> None:
-    """Fit a GP, a deep GP and a deep latent force model to the paper's toy, and compare them."""
-    figure_path = output_file(out / "toy.png", "--out")
+    """Compare a GP, a deep GP and a deep latent force model on the paper's toy series."""
+    figure_path = check_file(out / "toy.png", "--out")
     if json is not None:
-        output_file(json, "--json")
+        check_file(json, "--json")
     for path in filter(None, (figure_path, json)):
         path.parent.mkdir(parents=True, exist_ok=True)
     from deeplfm.experiments.demo import run_demo
@@ -77,8 +77,8 @@ def _table(result: DemoResult) -> Table:
     note = ", quick: not fully trained" if result.settings["quick"] else ""
     table = Table(
         title=f"Toy ({result.data.variant} variant), seed {result.data.seed}{note}",
-        caption="NMSE 1: no better than the mean of the test rows. Lower NMSE and MNLL are better.\n"
-        "In the gap of the published variant nothing happens: there NMSE 1 is the noise.",
+        caption="Lower NMSE and MNLL are better; NMSE 1 is no better than the mean of the test rows.\n"
+        "The gap of the published variant holds only noise: NMSE 1 is the best possible there.",
         box=box.SIMPLE_HEAVY,
     )
     table.add_column("\nmodel", no_wrap=True)
@@ -95,12 +95,10 @@ def _table(result: DemoResult) -> Table:
     for model in result.posteriors:
         inside, beyond = (result.row(model, split) for split in ("interpolation", "extrapolation"))
         paper = result.paper(model)
+        scores = (f"{score:.2f}" for score in (inside.nmse, inside.mnll, beyond.nmse, beyond.mnll))
         table.add_row(
             model,
-            f"{inside.nmse:.2f}",
-            f"{inside.mnll:.2f}",
-            f"{beyond.nmse:.2f}",
-            f"{beyond.mnll:.2f}",
+            *scores,
             f"{beyond.coverage95:.0%}",
             f"{beyond.seconds:.1f}",
             f"{paper[0]} / {paper[1]}" if paper else "-",

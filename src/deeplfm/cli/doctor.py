@@ -1,4 +1,4 @@
-"""``deeplfm doctor``: what this installation is made of, and whether its optional parts work."""
+"""``deeplfm doctor``: describe the installation and test its optional parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib import metadata
 from typing import Any
 
 import deeplfm
-from deeplfm.cli.options import Asking
+from deeplfm.cli.options import OutputOptions
 from deeplfm.cli.terminal import Terminal, table
 from deeplfm.errors import DeepLFMError, InputError
 
@@ -17,8 +17,13 @@ EXAMPLES = ("deeplfm doctor", "deeplfm doctor --json")
 _FOR_DEVELOPERS = ("dev", "docs")
 
 
-def doctor(asking: Asking) -> None:
-    """Show versions, threads, compiler, folders, and which optional parts work here."""
+def doctor(output: OutputOptions) -> None:
+    """Show versions, threads, compiler and folders, and test the optional parts."""
+    import torch
+
+    from deeplfm.io.files import cache_folder
+    from deeplfm.kernels.build import find_compiler
+
     needed, optional = _packages()
     found: dict[str, Any] = {
         "deeplfm": deeplfm.__version__,
@@ -26,14 +31,20 @@ def doctor(asking: Asking) -> None:
         "platform": platform.platform(),
         "packages": needed,
         "optional": optional,
-        "threads": _threads(),
-        "cuda": _has_cuda(),
-        **_kernels(),
-        **_data_folders(),
+        "threads": {
+            "cores": os.cpu_count(),
+            "torch": torch.get_num_threads(),
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
+        },
+        "cuda": torch.cuda.is_available(),
+        "compiler": find_compiler(),
+        "compiled_kernels": _try_kernels(),
+        "cache": str(cache_folder()),
+        "data_folders": _data_folders(),
     }
-    terminal = Terminal(asking)
-    terminal.say(table(["deeplfm doctor", ""], _rows(found), words=2))
-    terminal.answer(found)
+    terminal = Terminal(output)
+    terminal.print(table(["deeplfm doctor", ""], _rows(found), words=2))
+    terminal.print_json(found)
 
 
 def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
@@ -57,7 +68,7 @@ def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _packages() -> tuple[dict[str, str | None], dict[str, dict[str, str | None]]]:
-    """Versions of what deeplfm needs, and of its optional parts, as its own metadata names them."""
+    """Versions of the required packages, and of the optional ones by extra."""
     needed: dict[str, str | None] = {}
     optional: dict[str, dict[str, str | None]] = {}
     for line in metadata.requires("deeplfm") or []:
@@ -77,35 +88,8 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _threads() -> dict[str, Any]:
-    import torch
-
-    return {
-        "cores": os.cpu_count(),
-        "torch": torch.get_num_threads(),
-        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
-    }
-
-
-def _has_cuda() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
-
-
-def _kernels() -> dict[str, Any]:
-    from deeplfm.io.files import cache_folder
-    from deeplfm.kernels.build import find_compiler
-
-    return {
-        "compiler": find_compiler(),
-        "compiled_kernels": _try_kernels(),
-        "cache": str(cache_folder()),
-    }
-
-
 def _try_kernels() -> str:
-    """Compile the kernels if they are not yet, and compare them with the plain ones."""
+    """Compile the kernels if necessary, and compare them with the plain ones."""
     import torch
 
     from deeplfm.kernels import load_kernels
@@ -120,14 +104,14 @@ def _try_kernels() -> str:
         return f"do not work: {error}"
     expected, _ = PlainKernels().evaluate(*given)
     agree = all(torch.allclose(a, b) for a, b in zip(found, expected, strict=True))
-    return "work" if agree else "compute something else: do not use --compile"
+    return "work" if agree else "wrong results: do not use --compile"
 
 
-def _data_folders() -> dict[str, Any]:
+def _data_folders() -> list[str]:
     from deeplfm.data.places import data_cache, user_folder
 
     try:
         named = user_folder()
     except InputError as error:
-        return {"data_folders": [str(error), str(data_cache())]}
-    return {"data_folders": [str(folder) for folder in (named, data_cache()) if folder]}
+        return [str(error), str(data_cache())]
+    return [str(folder) for folder in (named, data_cache()) if folder]

@@ -1,19 +1,34 @@
-"""``deeplfm fit``: from a table to a model in a folder."""
+"""``deeplfm fit``: fit a model to a table and save it."""
 
 from __future__ import annotations
 
+import shutil
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from deeplfm.cli import summary
-from deeplfm.cli.fitting import Overwrite, end_if_interrupted, fit_series, save_model
-from deeplfm.cli.options import Columns, Data, Reading, Running, Settings
-from deeplfm.cli.paths import Outputs, model_folder
-from deeplfm.cli.results import Report, Results
-from deeplfm.cli.series import read_series
+from deeplfm.cli.configuration import FILE_NAME, save_config
+from deeplfm.cli.inputs import Series, read_series
+from deeplfm.cli.messages import INTERRUPTED
+from deeplfm.cli.options import (
+    ColumnOptions,
+    Data,
+    FileOptions,
+    FitOptions,
+    Overwrite,
+    Report,
+    RunOptions,
+    option,
+)
+from deeplfm.cli.outputs import Results, check_model_folder, report_writer, written_together
+from deeplfm.cli.terminal import Terminal
 from deeplfm.errors import InputError
+
+if TYPE_CHECKING:
+    from deeplfm.estimators import DeepLFMForecaster
 
 EXAMPLES = (
     "deeplfm fit vitals.csv --time t --target abp --target ecg -o vitals-model",
@@ -28,49 +43,99 @@ def fit(
     *,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FOLDER",
-            rich_help_panel="Results",
-            help="Where to save the model. Default: the name of the data, and -model.",
+        option(
+            "Results", "FOLDER", "Folder of the model. Default: named after DATA.", "--out", "-o"
         ),
     ] = None,
     overwrite: Overwrite = False,
     report: Report = None,
-    columns: Columns,
-    reading: Reading,
-    settings: Settings,
-    running: Running,
+    columns: ColumnOptions,
+    file: FileOptions,
+    settings: FitOptions,
+    run: RunOptions,
 ) -> None:
-    """Fit a model to a table with a row per time, and save it in a folder.
+    """Fit a model to a table with one row per time, and save it in a folder.
 
-    Empty fields are gaps, in any column of targets. The model folder also keeps the resolved options
-    as run.toml, with which --config repeats the run.
+    Empty fields are gaps, in any target. The folder also holds all options as run.toml; --config
+    repeats the fit with them.
     """
-    folder = model_folder(out or _default_folder(data), "--out", overwrite)
-    results = Results(running, report=report)
-    terminal = results.terminal()
-    series = read_series(data, reading, columns)
-    terminal.say(*summary.about(series, data))
-    forecaster = fit_series(series, settings, running)
-
-    def write_page(path: Path) -> None:
-        from deeplfm.report import write_report
-
-        write_report(path, forecaster)
-
-    with Outputs() as outputs:
-        outputs.add(report, write_page)
+    folder = check_model_folder(out or _default_folder(data), "--out", overwrite)
+    results = Results(run, report=report)
+    series = read_series(data, file, columns)
+    results.terminal.print(*summary.of_series(series, data))
+    forecaster = fit_series(series, settings, run, results.terminal)
+    with written_together() as add:
+        add(report, report_writer(forecaster))
         save_model(forecaster, folder, context, series, out=folder)
-    terminal.say(summary.target_table(forecaster), summary.start_table(forecaster))
-    terminal.say(f"Model: {folder}")
-    results.say({"model": folder, **summary.of_model(forecaster)})
-    end_if_interrupted(forecaster, terminal, f"{folder} holds")
-    terminal.say(f"Next: deeplfm forecast {folder} --horizon 100 --plot forecast.png")
+    results.terminal.print(
+        summary.target_table(forecaster), summary.selection_table(forecaster), f"Model: {folder}"
+    )
+    results.print({"model": folder, **summary.of_model(forecaster)})
+    exit_if_interrupted(forecaster, results.terminal, f"{folder} holds")
+    results.terminal.print(f"Next: deeplfm forecast {folder} --horizon 100 --plot forecast.png")
+
+
+def fit_series(
+    series: Series, settings: FitOptions, run: RunOptions, terminal: Terminal
+) -> DeepLFMForecaster:
+    """Fit a forecaster with the options of the command."""
+    from deeplfm.estimators import DeepLFMForecaster
+
+    started = time.monotonic()
+    forecaster = DeepLFMForecaster(**settings.parameters(), progress=False if run.quiet else None)
+    forecaster.fit(
+        series.frame,
+        time=series.time,
+        targets=[*series.targets],
+        covariates=[*series.covariates],
+        duplicates=series.duplicates,
+        zone=series.zone,
+    )
+    terminal.print(summary.of_fit(forecaster, time.monotonic() - started))
+    return forecaster
+
+
+def save_model(
+    forecaster: DeepLFMForecaster,
+    folder: Path,
+    context: typer.Context,
+    series: Series,
+    **resolved: Any,
+) -> None:
+    """Save a forecaster and the options that repeat its fit; a new folder is complete or absent.
+
+    Args:
+        forecaster: fitted.
+        folder: where to save it.
+        context: of the command.
+        series: the data, with the roles of their columns.
+        resolved: other options that the command determined.
+    """
+    is_new = not folder.exists()
+    resolved |= {"time": series.time, "target": series.targets, "covariate": series.covariates}
+    try:
+        forecaster.save(folder)
+        save_config(folder / FILE_NAME, context, resolved)
+    except BaseException:
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def exit_if_interrupted(forecaster: DeepLFMForecaster, terminal: Terminal, what: str) -> None:
+    """Print what an interrupted fit has left, and exit with code 130.
+
+    Args:
+        forecaster: fitted.
+        terminal: of the command.
+        what: subject and verb of the sentence, such as "m holds".
+    """
+    if forecaster.regressor_.fit_result_.interrupted:
+        terminal.print(f"Interrupted: {what} the best model so far.")
+        raise typer.Exit(INTERRUPTED)
 
 
 def _default_folder(data: str) -> Path:
     if data == "-":
-        raise InputError("--out: data from standard input have no name. Give one with -o.")
+        raise InputError("--out: standard input has no name. Name the folder of the model with -o.")
     return Path(f"{Path(data).name.partition('.')[0]}-model")

@@ -1,15 +1,24 @@
-"""``deeplfm forecast``: what comes after the data of a model."""
+"""``deeplfm forecast`` and ``deeplfm evaluate``: forecasts, and their scores on later rows."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from deeplfm.cli.models import load_forecaster, read_like, times_in
-from deeplfm.cli.options import Covariates, Coverage, Model, Reading, Running
-from deeplfm.cli.results import Plot, Report, Results, Table
+from deeplfm.cli.inputs import load_forecaster, pit_values, read_like, times_in
+from deeplfm.cli.options import (
+    Covariates,
+    Coverage,
+    Data,
+    FileOptions,
+    Fitted,
+    Plot,
+    Report,
+    RunOptions,
+    Table,
+    option,
+)
+from deeplfm.cli.outputs import Results, report_writer
+from deeplfm.cli.summary import SCORES_EXPLAINED, score_table
 from deeplfm.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,85 +27,105 @@ if TYPE_CHECKING:
 
     from deeplfm.estimators import DeepLFMForecaster
 
-EXAMPLES = (
+FORECAST_EXAMPLES = (
     "deeplfm forecast vitals-model --horizon 300 -o forecast.csv --plot forecast.png",
     "deeplfm forecast vitals-model --until 12.5 --coverage 0.8 --report forecast.html",
     "deeplfm forecast vitals-model --horizon 10 --json",
 )
-_ROWS_BEFORE = 2  # lengths of the forecast that a figure shows of the data before it
+EVALUATE_EXAMPLES = (
+    "deeplfm evaluate vitals-model later.csv",
+    "deeplfm evaluate vitals-model later.csv --plot calibration.png --report later.html",
+    "deeplfm evaluate vitals-model later.csv --json",
+)
+_ROWS_BEFORE = 2  # data shown before a forecast, in lengths of the forecast
 
 
 def forecast(
-    model: Model,
+    model: Fitted,
     *,
     horizon: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="STEPS", help="So many steps beyond the last row."),
+        int | None, option(None, "STEPS", "Number of steps after the last row.", min=1)
     ] = None,
     until: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Every step up to a time: 120.5, 2024-03-01, 00:30:00."),
+        str | None, option(None, "TIME", "Last time: 120.5, 2024-03-01, 00:30:00.")
     ] = None,
     times: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Times of your own: a table with a column of them."),
+        str | None, option(None, "FILE", "Table with a column of the times to forecast.")
     ] = None,
     covariates: Covariates = None,
     coverage: Coverage = 0.95,
     out: Table = None,
     plot: Plot = None,
     report: Report = None,
-    reading: Reading,
-    running: Running,
+    file: FileOptions,
+    run: RunOptions,
 ) -> None:
-    """Forecast every target, with its standard deviation and an interval.
+    """Forecast every target, with standard deviation and interval.
 
-    The table goes to standard output where no file is asked for.
+    The table goes to standard output if no other output is requested.
     """
     if [horizon, until, times].count(None) != 2:
-        raise InputError(
-            "--horizon, --until, --times: give one of them, to say how far to forecast."
-        )
-    results = Results.with_table(running, out, plot, report)
+        raise InputError("--horizon, --until, --times: give one of them, the extent of a forecast.")
+    results = Results(run, out, plot, report, has_table=True)
     forecaster = load_forecaster(model)
-    asked, future = _tables(forecaster, times, covariates, reading)
+    needed = forecaster.covariates_
+    future = None if covariates is None else read_like(forecaster, covariates, file, needed)
+    given = None
+    if times is not None:  # the file may hold the covariates too
+        given = read_like(forecaster, times, file, [] if covariates is not None else needed)
+        future = given if needed and future is None else future
     found = forecaster.forecast(
         horizon,
         until,
-        None if asked is None else times_in(asked, forecaster),
+        None if given is None else times_in(given, forecaster),
         covariates=future,
         coverage=coverage,
     )
-
-    def write_page(path: Path) -> None:
-        from deeplfm.report import write_report
-
-        write_report(path, forecaster, forecast=found)
-
-    results.write(found, lambda: _figure(forecaster, found, future), write_page)
-    results.terminal().say(
-        f"{len(found)} times from {found.index[0]} to {found.index[-1]}: "
-        f"{', '.join(map(str, forecaster.targets_))} with {coverage:.0%} intervals"
+    results.write(
+        found,
+        lambda: _forecast_figure(forecaster, found, future),
+        report_writer(forecaster, forecast=found),
     )
-    results.say({"model": model, "rows": len(found), "coverage": coverage}, found.reset_index())
+    results.terminal.print(
+        f"Forecast of {', '.join(map(str, forecaster.targets_))}: {len(found)} times from "
+        f"{found.index[0]} to {found.index[-1]}, {100 * coverage:g} % intervals"
+    )
+    results.print({"model": model, "rows": len(found), "coverage": coverage}, found.reset_index())
 
 
-def _tables(
-    forecaster: DeepLFMForecaster, times: str | None, covariates: str | None, reading: Reading
-) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
-    """Times that were asked for, and covariates, which may stand beside them in one file."""
-    needed = forecaster.covariates_
-    future = None if covariates is None else read_like(forecaster, covariates, reading, needed)
-    if times is None:
-        return None, future
-    asked = read_like(forecaster, times, reading, [] if covariates is not None else needed)
-    return asked, asked if needed and future is None else future
+def evaluate(
+    model: Fitted,
+    data: Data,
+    *,
+    plot: Plot = None,
+    report: Report = None,
+    file: FileOptions,
+    run: RunOptions,
+) -> None:
+    """Score the forecasts of a model on later rows: error, log density and coverage.
+
+    Values known in training are left out, with a warning. The figure shows the calibration of the
+    predictive distributions.
+    """
+    results = Results(run, None, plot, report)
+    forecaster = load_forecaster(model)
+    later = read_like(forecaster, data, file)
+    scores = forecaster.evaluate(later)
+
+    def draw() -> Figure:
+        from deeplfm.plots import calibration_figure
+
+        return calibration_figure(pit_values(forecaster, later))
+
+    results.write(scores, draw, report_writer(forecaster, evaluation=later))
+    results.terminal.print(score_table(scores), SCORES_EXPLAINED)
+    results.print({"model": model, "data": data, "scores": scores.to_dict("index")})
 
 
-def _figure(
+def _forecast_figure(
     forecaster: DeepLFMForecaster, found: pd.DataFrame, covariates: pd.DataFrame | None
 ) -> Figure:
-    """The forecast, and as much of the data before it as lets one judge it."""
+    """The forecast and the end of the data before it."""
     from deeplfm.plots import fans_of, forecast_figure
 
     training, names = forecaster.training_, [str(name) for name in forecaster.targets_]

@@ -1,4 +1,4 @@
-"""``deeplfm impute``: a table with its gaps filled."""
+"""``deeplfm impute``: fill the gaps of a table."""
 
 from __future__ import annotations
 
@@ -7,20 +7,29 @@ from typing import Annotated
 
 import typer
 
-from deeplfm.cli.completion import complete_models
-from deeplfm.cli.fitting import Overwrite, end_if_interrupted, fit_series, save_model
-from deeplfm.cli.models import load_forecaster, read_like
-from deeplfm.cli.options import Columns, Coverage, Data, Reading, Running, Settings
-from deeplfm.cli.paths import model_folder
-from deeplfm.cli.results import Results, Table
-from deeplfm.cli.series import Series, read_series
-from deeplfm.cli.summary import about
+from deeplfm.cli import summary
+from deeplfm.cli.fit import exit_if_interrupted, fit_series, save_model
+from deeplfm.cli.inputs import Series, load_forecaster, read_like, read_series
+from deeplfm.cli.options import (
+    ColumnOptions,
+    Coverage,
+    Data,
+    FileOptions,
+    FitOptions,
+    Overwrite,
+    RunOptions,
+    Table,
+    complete_models,
+    flag,
+    option,
+)
+from deeplfm.cli.outputs import Results, check_model_folder
 from deeplfm.errors import InputError
 
 EXAMPLES = (
     "deeplfm impute vitals.csv --time t -o filled.csv",
     "deeplfm impute vitals.csv --start pursuit --intervals --model-out gap-model -o filled.csv",
-    "deeplfm impute vitals.csv --model vitals-model > filled.csv",
+    "deeplfm impute vitals.csv --fitted vitals-model > filled.csv",
 )
 
 
@@ -31,51 +40,48 @@ def impute(
     out: Table = None,
     intervals: Annotated[
         bool,
-        typer.Option(
-            "--intervals",
-            metavar="",
-            help="Add the standard deviation and interval of what was filled.",
-        ),
+        flag("Results", "--intervals", "Add standard deviation and interval of filled values."),
     ] = False,
     coverage: Coverage = 0.95,
-    model: Annotated[
+    fitted: Annotated[
         Path | None,
-        typer.Option(
-            metavar="MODEL",
+        option(
+            None,
+            "FOLDER",
+            "Use a model saved by deeplfm fit instead of fitting one to these data.",
             autocompletion=complete_models,
-            help="Fill with a fitted model instead of fitting one to these data.",
         ),
     ] = None,
     model_out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Save the model that was fitted.")
+        Path | None, option("Results", "FOLDER", "Save the fitted model in this folder.")
     ] = None,
     overwrite: Overwrite = False,
-    columns: Columns,
-    reading: Reading,
-    settings: Settings,
-    running: Running,
+    columns: ColumnOptions,
+    file: FileOptions,
+    settings: FitOptions,
+    run: RunOptions,
 ) -> None:
-    """Fill the gaps of a table: fit a model to it, and put what it expects where fields are empty.
+    """Fill the gaps of a table: fit a model, and write its mean into the empty fields.
 
-    Everything else stays as it is. The table goes to standard output where no file is asked for.
+    All other fields stay as they are. The table goes to standard output if no file is given.
     """
     from deeplfm.data.fields import FIELDS
 
-    results = Results.with_table(running, out)
-    if model is not None and model_out is not None:
-        raise InputError("--model, --model-out: a model is fitted or given. Leave one of them out.")
+    results = Results(run, out, has_table=True)
+    terminal = results.terminal
+    if fitted is not None and model_out is not None:
+        raise InputError("--fitted, --model-out: --fitted fits no model. Leave one of them out.")
     if model_out is not None:
-        model_folder(model_out, "--model-out", overwrite)
-    terminal = results.terminal()
-    if model is not None:
-        forecaster = load_forecaster(model)
-        frame = read_like(forecaster, data, reading)
+        check_model_folder(model_out, "--model-out", overwrite)
+    if fitted is not None:
+        forecaster = load_forecaster(fitted)
+        frame = read_like(forecaster, data, file)
     else:
-        series = read_series(data, reading, columns)
+        series = read_series(data, file, columns)
         if intervals:
-            _check_room(series, data)
-        terminal.say(*about(series, data))
-        forecaster, frame = fit_series(series, settings, running), series.frame
+            _check_names(series, data)
+        terminal.print(*summary.of_series(series, data))
+        forecaster, frame = fit_series(series, settings, run, terminal), series.frame
     filled = forecaster.impute(frame, intervals=intervals, coverage=coverage)
     if forecaster.timeline_.name is None and frame.index.name is not None:  # a column of the file
         filled = filled.set_axis(frame.index).reset_index()
@@ -85,19 +91,19 @@ def impute(
     fields = frame.attrs.get(FIELDS)
     if fields is None or str(out).lower().endswith(".parquet"):
         results.write(filled, with_index=False)
-    else:  # all that was not filled stays as it is written
+    else:  # fields that were not filled keep their text
         written = fields.filled(filled, is_gap)
         results.write(written, with_index=False, delimiter=fields.delimiter)
     gaps = {name: int(missing.sum()) for name, missing in is_gap.items()}
-    terminal.say(f"Filled: {', '.join(f'{n} of {name}' for name, n in gaps.items())}")
-    results.say({"data": data, "rows": len(filled), "filled": gaps, "model": model_out}, filled)
+    terminal.print(f"Filled: {', '.join(f'{n} of {name}' for name, n in gaps.items())}")
+    results.print({"data": data, "rows": len(filled), "filled": gaps, "model": model_out}, filled)
     if model_out is not None:
-        terminal.say(f"Model: {model_out}")
-    end_if_interrupted(forecaster, terminal, f"{out or 'the table'} comes from")
+        terminal.print(f"Model: {model_out}")
+    exit_if_interrupted(forecaster, terminal, f"{out or 'the table'} comes from")
 
 
-def _check_room(series: Series, source: str) -> None:
-    """See before the fit that the columns of intervals have names of their own."""
+def _check_names(series: Series, source: str) -> None:
+    """Raise an error before the fit if the names of new columns are taken."""
     from deeplfm.estimators.roles import SUFFIXES
 
     for column in (f"{name}{suffix}" for name in series.targets for suffix in SUFFIXES):

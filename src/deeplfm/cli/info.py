@@ -1,4 +1,4 @@
-"""``deeplfm info``: what a saved model is."""
+"""``deeplfm info``: describe a saved model."""
 
 from __future__ import annotations
 
@@ -8,39 +8,40 @@ from typing import Any
 
 from deeplfm.cli import summary
 from deeplfm.cli.configuration import FILE_NAME
-from deeplfm.cli.models import load_forecaster
-from deeplfm.cli.options import Asking, Model
+from deeplfm.cli.inputs import load_forecaster
+from deeplfm.cli.options import Fitted, OutputOptions
 from deeplfm.cli.terminal import Terminal, table
 
 EXAMPLES = ("deeplfm info vitals-model", "deeplfm info vitals-model --json")
 
 
-def info(model: Model, asking: Asking) -> None:
-    """Show what a model is: data, settings, starts and their weights, held-out scores."""
+def info(model: Fitted, output: OutputOptions) -> None:
+    """Describe a saved model: data, settings, candidates with weights, held-out scores."""
     forecaster = load_forecaster(model)
-    content = summary.of_model(forecaster) | {"versions": _versions(model)}
+    versions = json.loads((model / "model.json").read_text()).get("versions", {})
+    content = summary.of_model(forecaster) | {"versions": versions}
     config = model / FILE_NAME
-    terminal = Terminal(asking)
-    terminal.answer({"model": model, **content, "config": config if config.exists() else None})
-    terminal.say(
+    terminal = Terminal(output)
+    terminal.print_json({"model": model, **content, "config": config if config.exists() else None})
+    terminal.print(
         table(["model", str(model)], _rows(content, config), words=2),
         summary.target_table(forecaster),
-        summary.start_table(forecaster),
+        summary.selection_table(forecaster),
     )
 
 
 def _rows(content: dict[str, Any], config: Path) -> list[tuple[str, str]]:
     time, settings = content["time"], content["settings"]
     zone = f" in {time['zone']}" if time["zone"] else ""
-    changed = [f"{name} = {value!r}" for name, value in summary.changed(settings).items()]
     rows = [
+        ("kind", content["kind"]),
         ("rows", str(content["rows"])),
         ("time", f"{time['name']}: {time['kind']}s{zone}"),
         ("span", f"{time['first']} to {time['last']}"),
         ("covariates", ", ".join(map(str, content["covariates"])) or "none"),
         ("seed", str(settings["random_state"])),
-        ("settings", ", ".join(changed) or "all as they come"),
-        ("versions", ", ".join(f"{k} {v}" for k, v in content["versions"].items()) or "not known"),
+        ("settings", ", ".join(_changed(settings)) or "default"),
+        ("versions", ", ".join(f"{k} {v}" for k, v in content["versions"].items()) or "unknown"),
         ("configuration", str(config) if config.exists() else "none: saved from Python"),
     ]
     if content["interrupted"]:
@@ -48,6 +49,10 @@ def _rows(content: dict[str, Any], config: Path) -> list[tuple[str, str]]:
     return rows
 
 
-def _versions(model: Path) -> dict[str, str]:
-    """What the model was made with."""
-    return json.loads((model / "model.json").read_text()).get("versions", {})
+def _changed(settings: dict[str, Any]) -> list[str]:
+    """Settings that differ from the defaults and affect the model."""
+    from deeplfm.estimators import DeepLFMForecaster
+
+    default = DeepLFMForecaster().get_params()
+    default |= {name: settings[name] for name in ("random_state", "n_jobs", "progress")}
+    return [f"{name} = {value!r}" for name, value in settings.items() if value != default[name]]

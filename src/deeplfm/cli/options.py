@@ -1,7 +1,8 @@
-"""Arguments and options that several commands share, each declared here and nowhere else."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -10,213 +11,180 @@ from typing import Annotated, Any
 
 import typer
 
-from deeplfm.cli.completion import complete_models
 from deeplfm.cli.configuration import use_config
 from deeplfm.errors import InputError
 
-_data, _model, _training, _run = (
-    partial(typer.Option, rich_help_panel=panel) for panel in ("Data", "Model", "Training", "Run")
+
+def option(panel: str | None, metavar: str, help: str, *names: str, **more: Any) -> Any:
+    """An option with a value, in a panel of the help."""
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **more)
+
+
+def flag(panel: str | None, name: str, help: str) -> Any:
+    """An option without a value."""
+    return typer.Option(name, metavar="", help=help, rich_help_panel=panel)
+
+
+def complete_models(incomplete: str) -> Iterator[str]:
+    """Saved models whose folder begins with the typed text, and folders that may hold some."""
+    folder, _, beginning = incomplete.rpartition("/")
+    place = Path(f"{folder}/" if folder or incomplete.startswith("/") else ".")
+    for path in sorted(place.glob("*/")):
+        if path.name.startswith(beginning) and (beginning or not path.name.startswith(".")):
+            shown = incomplete.removesuffix(beginning) + path.name
+            yield shown if (path / "model.json").exists() else f"{shown}/"
+
+
+_result, _data, _model, _training, _run = (
+    partial(option, panel) for panel in ("Results", "Data", "Model", "Training", "Run")
 )
 
 Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="Table with a row per time: CSV, TSV or Parquet, also compressed (.gz); "
+        help="Table with one row per time: CSV, TSV or Parquet, also compressed (.gz); "
         "- reads standard input.",
         show_default=False,
     ),
 ]
-Model = Annotated[
+Fitted = Annotated[
     Path,
     typer.Argument(
         metavar="MODEL",
-        help="Folder that deeplfm fit made.",
+        help="Folder written by deeplfm fit.",
         autocompletion=complete_models,
         show_default=False,
     ),
 ]
 Covariates = Annotated[
     str | None,
-    typer.Option(
-        metavar="FILE", help="Future of the covariates, for a model that was fitted with some."
-    ),
+    option(None, "FILE", "Future values of the covariates, for a model that has some."),
 ]
 Coverage = Annotated[
     float,
-    typer.Option(min=0.01, max=0.999, metavar="SHARE", help="Of the intervals; 0.95 is 95 %."),
+    option(None, "SHARE", "Coverage of the intervals; 0.95 is 95 %.", min=0.01, max=0.999),
 ]
+Table = Annotated[
+    str | None,
+    _result(
+        "TABLE",
+        "Write the table: .csv, .tsv, .csv.gz, .tsv.gz or .parquet; - is standard output, the "
+        "default if no other output is requested.",
+        "--out",
+        "-o",
+    ),
+]
+Plot = Annotated[Path | None, _result("FIGURE", "Write a figure: .png, .pdf or .svg.")]
+Report = Annotated[Path | None, _result("PAGE", "Write a report as one page: .html.")]
+Overwrite = Annotated[bool, flag("Results", "--overwrite", "Replace an existing model.")]
+Since = Annotated[str | None, option(None, "TIME", "First time.", "--from")]
+Until = Annotated[str | None, option(None, "TIME", "Last time.", "--until")]
+Points = Annotated[int | None, option(None, "N", "Number of evenly spaced times.", min=2)]
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How text files are written; by default they are looked at."""
+class FileOptions:
+    """The format of text files."""
 
     delimiter: Annotated[
-        str | None,
-        _data(metavar="SIGN", help="What separates columns; found by itself, as a rule."),
+        str | None, _data("SIGN", "Separator of the columns. Default: detected.")
     ] = None
-    decimal: Annotated[
-        str | None,
-        _data(metavar="SIGN", help="Decimal point or comma; found by itself, as a rule."),
-    ] = None
+    decimal: Annotated[str | None, _data("SIGN", "Decimal point or comma. Default: detected.")] = (
+        None
+    )
 
 
 class Duplicates(StrEnum):
-    """What becomes of rows of the same time."""
+    """How to treat rows with the same time."""
 
     REFUSE = "refuse"
     MEAN = "mean"
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Which column is what."""
+class ColumnOptions:
+    """The roles of the columns."""
 
     time: Annotated[
         str | None,
         _data(
-            metavar="COLUMN",
-            help="Numbers, dates or durations; Date,Time for a date and a clock in two columns. "
+            "COLUMN",
+            "Numbers, dates or durations; Date,Time for a date and a time of day in two columns. "
             "Default: the first column, if it looks like time.",
         ),
     ] = None
     target: Annotated[
         list[str] | None,
-        _data(
-            metavar="COLUMN",
-            help="What to model; repeat it, or separate by commas. Default: all other numbers.",
-        ),
+        _data("COLUMN", "To model; repeat, or separate by commas. Default: all other numbers."),
     ] = None
     covariate: Annotated[
         list[str] | None,
-        _data(
-            metavar="COLUMN",
-            help="What is known in advance, in future too; repeat it, or separate by commas.",
-        ),
+        _data("COLUMN", "Known in advance, also in the future; repeat, or separate by commas."),
     ] = None
     duplicates: Annotated[
         Duplicates,
-        _data(help="Refuse rows of the same time, or take their mean."),
+        typer.Option(
+            help="Refuse rows with the same time, or average them.", rich_help_panel="Data"
+        ),
     ] = Duplicates.REFUSE
     zone: Annotated[
-        str | None,
-        _data(metavar="ZONE", help="Time zone of dates that have none, such as Europe/Berlin."),
+        str | None, _data("ZONE", "Time zone of dates without one, such as Europe/Berlin.")
     ] = None
 
 
-class Preset(StrEnum):
-    """Presets of the deep latent force model."""
-
-    DEFAULT = "default"
-    PAPER = "paper"
-
-
-class System(StrEnum):
-    """Systems of the layers."""
-
-    ODE1 = "ode1"
-    EQ = "eq"
-    ARC0 = "arc0"
-    ARC1 = "arc1"
-    ARC2 = "arc2"
-
-
-class Start(StrEnum):
-    """Starts of the training."""
-
-    RACE = "race"
-    PURSUIT = "pursuit"
-    RHYTHM = "rhythm"
-    PHASE = "phase"
-    DEEP = "deep"
-    SPECTRUM = "spectrum"
-    COMPOSITION = "composition"
-    FEEDBACK = "feedback"
-    MEMORY = "memory"
-    LFM = "lfm"
-    TABLE = "table"
-    NEIGHBOURS = "neighbours"
-    DENSITY = "density"
-    PAPER = "paper"
-
-
 class Precision(StrEnum):
-    """Numbers to compute with."""
+    """Floating-point types."""
 
     FLOAT32 = "float32"
     FLOAT64 = "float64"
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What a user may choose about the model; the defaults are the best we know."""
+class FitOptions:
+    """Settings of the model and its training; defaults are the estimator's."""
 
-    preset: Annotated[
-        Preset,
-        _model(help="The best we know, or the paper letter by letter."),
-    ] = Preset.DEFAULT
-    start: Annotated[
-        Start | None,
-        _model(help="One start alone instead of the race; pursuit is the quickest."),
-    ] = None
-    system: Annotated[System, _model(help="What the deep layers are made of.")] = System.ODE1
-    hidden: Annotated[
-        str,
-        _model(metavar="WIDTHS", help="Widths of the hidden layers, separated by commas."),
-    ] = "3"
-    n_forces: Annotated[
-        int,
-        _model(metavar="N", min=1, help="Latent forces of a deep block."),
-    ] = 1
-    n_features: Annotated[int, _model(metavar="N", min=1, help="Frequencies per force.")] = 100
+    preset: Annotated[str, _model("NAME", "default, or paper.")] = "default"
+    start: Annotated[str | None, _model("NAME", "One candidate alone.")] = None
+    system: Annotated[str, _model("NAME", "System of the deep layers.")] = "ode1"
+    hidden: Annotated[str, _model("WIDTHS", "Widths of hidden layers, separated by commas.")] = "3"
+    n_forces: Annotated[int, _model("N", "Latent forces of a deep block.", min=1)] = 1
+    n_features: Annotated[int, _model("N", "Frequencies per force.", min=1)] = 100
     input_dependent_noise: Annotated[
-        bool,
-        _model("--input-dependent-noise", metavar="", help="Noise that changes with time."),
+        bool, flag("Model", "--input-dependent-noise", "Noise that varies with time.")
     ] = False
     log_targets: Annotated[
         bool | None,
-        _model(
+        flag(
+            "Model",
             "--log-targets/--no-log-targets",
-            metavar="",
-            help="Model logarithms of the targets. Default: where they suit the rows better.",
+            "Model the logarithm of the targets. Default: if it fits the data better.",
         ),
     ] = None
-    n_steps: Annotated[
-        int | None,
-        _training(metavar="N", min=0, help="Training steps of each fit."),
-    ] = None
-    batch_size: Annotated[
-        int | None,
-        _training(metavar="N", min=1, help="Rows in each step."),
-    ] = None
+    n_steps: Annotated[int | None, _training("N", "Training steps of each fit.", min=0)] = None
+    batch_size: Annotated[int | None, _training("N", "Rows in each step.", min=1)] = None
     time_limit: Annotated[
-        float | None,
-        _training(metavar="N", min=0, help="Seconds for the fit, shared by its starts."),
+        float | None, _training("SECONDS", "Limit for the whole fit, all candidates.", min=0)
     ] = None
     patience: Annotated[
-        int | None,
-        _training(metavar="N", min=1, help="Stop after this many steps without progress."),
+        int | None, _training("N", "Stop after this many steps without improvement.", min=1)
     ] = None
     seed: Annotated[
-        int,
-        _training(metavar="N", min=0, help="The same seed, jobs and threads: the same bits."),
+        int, _training("N", "Random seed; the same seed, jobs and threads repeat the fit.", min=0)
     ] = 0
-    jobs: Annotated[
-        int | None,
-        _training(metavar="N", min=1, help="Fits of a race at a time. Default: one for each core."),
+    jobs: Annotated[int | None, _training("N", "Parallel fits. Default: one per core.", min=1)] = (
+        None
+    )
+    device: Annotated[str, _training("DEVICE", "cpu, cuda, ...")] = "cpu"
+    dtype: Annotated[
+        Precision | None, typer.Option(help="Precision.", rich_help_panel="Training")
     ] = None
-    device: Annotated[str, _training(metavar="DEVICE", help="cpu, cuda, ...")] = "cpu"
-    dtype: Annotated[Precision | None, _training(help="Numbers to compute with.")] = None
     compile: Annotated[
-        bool,
-        _training(
-            "--compile", metavar="", help="Kernels compiled for this machine; needs a C++ compiler."
-        ),
+        bool, flag("Training", "--compile", "Compile kernels for this machine; needs C++.")
     ] = False
 
     def parameters(self) -> dict[str, Any]:
-        """The same for an estimator."""
+        """Arguments of the estimator."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         values |= {"hidden": self._widths(), "random_state": values.pop("seed")}
         values["n_jobs"] = values.pop("jobs") or -1
@@ -232,33 +200,35 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Asking:
-    """How a command answers."""
+class OutputOptions:
+    """How a command prints its results."""
 
-    json: Annotated[
-        bool,
-        _run("--json", metavar="", help="Answer with one JSON object on standard output."),
-    ] = False
-    debug: Annotated[
-        bool,
-        _run("--debug", metavar="", help="Show the traceback of an error."),
-    ] = False
+    json: Annotated[bool, flag("Run", "--json", "Print one JSON object to standard output.")] = (
+        False
+    )
+    debug: Annotated[bool, flag("Run", "--debug", "Show the traceback of an error.")] = False
 
 
 @dataclass(frozen=True)
-class Running(Asking):
-    """How a command that does some work goes about it."""
+class RunOptions(OutputOptions):
+    """Options of commands that compute something."""
 
     quiet: Annotated[
         bool,
-        _run("--quiet", "-q", metavar="", help="Say nothing unless something is wrong."),
+        typer.Option(
+            "--quiet",
+            "-q",
+            metavar="",
+            help="Print only warnings and errors.",
+            rich_help_panel="Run",
+        ),
     ] = False
     config: Annotated[
         Path | None,
         _run(
-            metavar="FILE",
+            "FILE",
+            "TOML file with any of these options; the command line takes precedence.",
             callback=use_config,
             is_eager=True,
-            help="TOML file with any of these options; the command line wins.",
         ),
     ] = None

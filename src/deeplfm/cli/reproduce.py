@@ -1,23 +1,24 @@
-"""``deeplfm reproduce``: the paper's tables and figures, computed again."""
+"""``deeplfm reproduce``: compute the tables and figures of the paper again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deeplfm.cli.effort import Effort, Format, Substitute
-from deeplfm.cli.options import Running
-from deeplfm.cli.paths import output_file, output_folder
-from deeplfm.cli.reporting import complain
+from deeplfm.cli.messages import print_error
+from deeplfm.cli.options import RunOptions, flag, option
+from deeplfm.cli.outputs import check_file, check_folder
 from deeplfm.cli.terminal import Terminal, table
 from deeplfm.errors import ConfigError, DeepLFMError, InputError
 
 if TYPE_CHECKING:
+    from deeplfm.experiments.catalogue import Setup
     from deeplfm.experiments.outcome import Outcome
-    from deeplfm.experiments.setup import Setup
     from deeplfm.experiments.tasks import Record, Task
 
 EXAMPLES = (
@@ -25,6 +26,58 @@ EXAMPLES = (
     "deeplfm reproduce toy --quick --models DLFM --seeds 1",
     "deeplfm reproduce all --show --document results.md",
 )
+
+
+class Substitute(StrEnum):
+    """Data in place of CHARIS."""
+
+    MIMIC = "mimic"
+
+
+class Format(StrEnum):
+    """Format of the printed table."""
+
+    MARKDOWN = "md"
+    LATEX = "latex"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Which fits are computed, and for how long."""
+
+    seeds: Annotated[
+        int | None, option(None, "N", "Number of seeds. Default: the experiment's, five.", min=1)
+    ] = None
+    models: Annotated[
+        list[str] | None,
+        option(None, "LABEL", "Only these models; repeat, or separate by commas. Default: all."),
+    ] = None
+    budget: Annotated[
+        float | None,
+        option(
+            None,
+            "SECONDS",
+            "Limit for each fit, and each candidate of an ensemble, of models that take one; models "
+            "trained as in the paper take all their steps. Default: none.",
+            min=0,
+        ),
+    ] = None
+    quick: Annotated[
+        bool, flag(None, "--quick", "Train little, for a first look at all results.")
+    ] = False
+    jobs: Annotated[
+        int | None,
+        option(None, "N", "Processes of one thread each. Default: one per core.", min=1),
+    ] = None
+    retry: Annotated[bool, flag(None, "--retry", "Repeat fits that failed in an earlier run.")] = (
+        False
+    )
+    fresh: Annotated[
+        bool, flag(None, "--fresh", "Repeat fits computed with another version of the code.")
+    ] = False
+    show: Annotated[bool, flag(None, "--show", "Compute nothing; show the existing results.")] = (
+        False
+    )
 
 
 def _complete(incomplete: str) -> Iterator[str]:
@@ -38,107 +91,107 @@ def reproduce(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="As --list names it, or all.",
+            help="Name in --list, or all.",
             autocompletion=_complete,
             show_default=False,
         ),
     ] = None,
     *,
     list_all: Annotated[
-        bool, typer.Option("--list", metavar="", help="List the experiments and their models.")
+        bool, flag(None, "--list", "List the experiments and their models.")
     ] = False,
     substitute: Annotated[
         Substitute | None,
-        typer.Option(help="Other data in place of CHARIS; every table says so."),
+        typer.Option(help="Other data in place of CHARIS; named in every table."),
     ] = None,
     out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", metavar="FOLDER", help="Folder for results, one per experiment."
-        ),
+        Path, option(None, "FOLDER", "Folder of results, one per experiment.", "--out", "-o")
     ] = Path("deeplfm-results"),
     document: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Page about the results, with their records and figures beside it; Markdown. A run "
-            "goes on from records that are there.",
+        option(
+            None,
+            "FILE",
+            "Markdown page of the results, with their records and figures beside it. A run continues "
+            "from the records that exist.",
         ),
     ] = None,
     table_format: Annotated[
-        Format, typer.Option("--format", help="How the table is printed; both are written.")
+        Format, typer.Option("--format", help="Format of the printed table; both are written.")
     ] = Format.MARKDOWN,
     effort: Effort,
-    running: Running,
+    run: RunOptions,
 ) -> None:
-    """Compute a table of the paper again: our model and its comparators, beside the paper's numbers.
+    """Compute a table of the paper again: our models and baselines, beside the published numbers.
 
-    Each fit is kept as soon as it is done: a run that was stopped, however it was, goes on where it was
-    when the same command is given again.
+    Each fit is saved when it ends. The same command continues a run that was stopped.
     """
-    terminal = Terminal(running)
+    terminal = Terminal(run)
     if list_all:
         _list(terminal)
         return
     if name is None:
-        raise ConfigError(
-            "NAME: none given. Name an experiment; deeplfm reproduce --list has them."
-        )
-    output_folder(out, "--out")
+        raise ConfigError("NAME: none given. deeplfm reproduce --list shows the experiments.")
+    check_folder(out, "--out")
     if document is not None:
-        output_file(document, "--document", (".md",))
-    answers, failures = [], []
+        check_file(document, "--document", (".md",))
+    contents, errors = [], []
     for setup in _setups(name, substitute, out, effort, is_needed=document is None):
         if document is not None:
             from deeplfm.experiments.page import take_results
 
             take_results(document, setup, out)
         try:
-            outcome, paths = _run(setup, out, effort, running)
+            outcome, paths = _run(setup, out, effort, run)
         except DeepLFMError as error:
             if name != "all":
                 raise
-            complain(f"{setup.name}: {error}")
-            failures.append(error)
+            print_error(f"{setup.name}: {error}")
+            errors.append(error)
             continue
         from deeplfm.experiments import tables
 
         make = tables.latex if table_format is Format.LATEX else tables.markdown
-        terminal.say(make(outcome))
-        answers.append(outcome.content())
+        terminal.print(make(outcome))
+        contents.append(outcome.content())
         if document is not None and outcome.records:
             from deeplfm.experiments.page import add_results
 
             figures = [path for path in paths if path.suffix == ".png"]
-            _say_written(add_results(document, setup, outcome, figures), running)
+            _print_written(add_results(document, setup, outcome, figures), run)
     if document is not None:
         from deeplfm.experiments.page import write_page
 
         write_page(document)
-        _say_written([document], running)
-    terminal.answer({"experiments": answers})
-    if failures:
-        raise failures[0]
+        _print_written([document], run)
+    terminal.print_json({"experiments": contents})
+    if errors:
+        raise errors[0]
 
 
 def _setups(
     name: str, substitute: str | None, out: Path, effort: Effort, is_needed: bool
 ) -> list[Setup]:
-    """What to run; to show, all that has results and is not excluded by an option."""
-    from deeplfm.experiments.catalogue import EXPERIMENTS, declared, takes_substitute
-    from deeplfm.experiments.setup import Setup, setups_in
+    """The experiments to run; with ``--show``, those that have results."""
+    from deeplfm.experiments.catalogue import (
+        EXPERIMENTS,
+        Setup,
+        declared,
+        setups_in,
+        takes_substitute,
+    )
 
     chosen = list(EXPERIMENTS) if name == "all" else [name]
-    asked = []
+    wanted = []
     for item in chosen:
-        # of all experiments, a substitute goes to those that can use it
+        # of all experiments, only some can use a substitute
         stand_in = (
             str(substitute) if substitute and (name != "all" or takes_substitute(item)) else None
         )
-        declared(item, stand_in)  # a name or a substitute that is not known is told of here
-        asked.append(Setup(item, stand_in, effort.quick, effort.budget))
+        declared(item, stand_in)  # raises an error for an unknown name or substitute
+        wanted.append(Setup(item, stand_in, effort.quick, effort.budget))
     if not effort.show:
-        return asked
+        return wanted
     found = [
         setup
         for setup in setups_in(out)
@@ -159,83 +212,79 @@ def _list(terminal: Terminal) -> None:
 
     found = [declared(name) for name in EXPERIMENTS]
     rows = [[item.name, item.title, item.source, len(item.models)] for item in found]
-    terminal.say(table(("name", "title", "paper", "models"), rows, words=3))
-    terminal.say("Run one: deeplfm reproduce toy --quick. Or all of them: deeplfm reproduce all.")
-    terminal.answer(
+    terminal.print(table(("name", "title", "paper", "models"), rows, words=3))
+    terminal.print("Run one: deeplfm reproduce toy --quick. Or all: deeplfm reproduce all.")
+    listed = [
         {
-            "experiments": [
-                {
-                    "name": item.name,
-                    "title": item.title,
-                    "source": item.source,
-                    "models": [entry.label for entry in item.models],
-                    "cases": [case.name for case in item.cases],
-                    "seeds": item.n_seeds,
-                }
-                for item in found
-            ]
+            "name": item.name,
+            "title": item.title,
+            "source": item.source,
+            "models": [entry.label for entry in item.models],
+            "cases": [case.name for case in item.cases],
+            "seeds": item.n_seeds,
         }
-    )
+        for item in found
+    ]
+    terminal.print_json({"experiments": listed})
 
 
-def _run(setup: Setup, out: Path, effort: Effort, running: Running) -> tuple[Outcome, list[Path]]:
-    """Compute what is asked, and show all that is there."""
+def _run(setup: Setup, out: Path, effort: Effort, run: RunOptions) -> tuple[Outcome, list[Path]]:
+    """Compute the requested fits, and gather all results of the experiment."""
+    from deeplfm.experiments import runner
     from deeplfm.experiments.results import gathered, publish
-    from deeplfm.experiments.runner import plan, run
 
     experiment = setup.declared()
     labels = [part.strip() for item in effort.models or [] for part in item.split(",")]
     if labels:
         experiment = experiment.only(labels)
-    tasks = plan(experiment, effort.seeds, setup.is_quick, setup.budget)
+    tasks = runner.plan(experiment, effort.seeds, setup.is_quick, setup.budget)
     folder = out / setup.folder
-    progress = Terminal(running, results_on_stdout=True)
+    progress = Terminal(run, table_on_stdout=True)
 
     def report(record: Record, n_done: int, n_tasks: int) -> None:
-        progress.say(f"[{n_done}/{n_tasks}] {_told(record)}")
+        progress.print(f"[{n_done}/{n_tasks}] {_line(record)}")
 
     try:
         if not effort.show:
-            run(tasks, folder, effort.jobs, effort.retry, report, effort.fresh)
+            runner.run(tasks, folder, effort.jobs, effort.retry, report, effort.fresh)
     except KeyboardInterrupt:
-        progress.say("Stopped; the same command goes on from here.")
+        progress.print("Stopped. The same command continues the run.")
         raise
-    finally:  # also where the user stops it: what is known by then
+    finally:  # also after an interruption: the results so far
         n_seeds = (effort.seeds or 0) if effort.show else 1 + max(task.seed for task in tasks)
         asked = [] if effort.show else [entry.label for entry in experiment.models]
         outcome, everything = gathered(setup, folder, n_seeds, asked)
         paths = publish(outcome, everything, folder) if outcome.records else []
-    _say_written(paths, running)
-    progress.say(*_cautions(outcome, everything, folder))
+    _print_written(paths, run)
+    progress.print(*_notes(outcome, everything, folder))
     return outcome, paths
 
 
-def _say_written(paths: list[Path], running: Running) -> None:
-    Terminal(running, results_on_stdout=True).say(*(f"Wrote {path}" for path in paths))
+def _print_written(paths: list[Path], run: RunOptions) -> None:
+    Terminal(run, table_on_stdout=True).print(*(f"Wrote {path}" for path in paths))
 
 
-def _cautions(outcome: Outcome, tasks: list[Task], folder: Path) -> list[str]:
-    """What does not belong to the code and the settings as they are now."""
+def _notes(outcome: Outcome, tasks: list[Task], folder: Path) -> list[str]:
+    """Results of other code, and results of other settings that are not shown."""
     from deeplfm.experiments.runner import left_aside
     from deeplfm.experiments.source import source_digest
 
-    said = []
+    notes = []
     n_old = sum(record.get("source") != source_digest() for record in outcome.records)
     if n_old:
-        said.append(
-            f"{n_old} of {len(outcome.records)} results were computed with another version of the code; "
-            "--fresh does them again."
+        notes.append(
+            f"{n_old} of {len(outcome.records)} results were computed with another version of the "
+            "code; --fresh repeats them."
         )
     if aside := left_aside(tasks, folder):
-        said.append(
-            f"{len(aside)} results in {folder} are of other settings, data or models, and not shown: "
-            f"{', '.join(aside[:3])}{', …' if aside[3:] else ''}."
+        notes.append(
+            f"{len(aside)} results in {folder} belong to other settings, data or models, and are not "
+            f"shown: {', '.join(aside[:3])}{', …' if aside[3:] else ''}."
         )
-    return said
+    return notes
 
 
-def _told(record: dict[str, Any]) -> str:
-    """One line about a task that has ended."""
+def _line(record: dict[str, Any]) -> str:
     what = f"{record['model']}, {record['case']}, seed {record['seed']}: {record['status']}"
     if record["reason"]:
         return f"{what}: {' '.join(record['reason'].split())}"

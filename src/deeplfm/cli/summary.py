@@ -1,4 +1,4 @@
-"""Models in a few words: the tables that ``fit`` and ``info`` print, and the same as plain data."""
+"""Short descriptions of data and models: lines and tables for people, and the same as plain data."""
 
 from __future__ import annotations
 
@@ -8,26 +8,24 @@ from typing import TYPE_CHECKING, Any
 from deeplfm.cli.terminal import number, table
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.table import Table
 
-    from deeplfm.cli.series import Series
+    from deeplfm.cli.inputs import Series
     from deeplfm.estimators import DeepLFMForecaster
 
-SCORES_IN_WORDS = (
-    "NMSE 1: no better than the mean of these rows. Lower is better; coverage should be near 95 %."
+SCORES_EXPLAINED = (
+    "Lower scores are better; NMSE 1 is no better than the mean of these rows. Coverage should be "
+    "near 95 %."
 )
 _HEADERS = {
-    "nmse": "NMSE",
-    "mnll": "MNLL",
-    "crps": "CRPS",
-    "rmse": "RMSE",
-    "mae": "MAE",
-    "coverage95": "95 % covers",
+    **{name: name.upper() for name in ("nmse", "mnll", "crps", "rmse", "mae")},
+    "coverage95": "95 % coverage",
 }
 
 
-def about(series: Series, source: str) -> list[str]:
-    """How a table was understood."""
+def of_series(series: Series, source: str) -> list[str]:
+    """Rows of a table and the roles of its columns."""
     guess = " (--time names another)" if series.time_is_guessed else ""
     times = " and ".join(map(repr, series.time_columns))
     lines = [f"{source}: {len(series.frame)} rows, time in {times}{guess}"]
@@ -35,15 +33,47 @@ def about(series: Series, source: str) -> list[str]:
     if series.covariates:
         lines.append(f"Covariates: {', '.join(series.covariates)}")
     if series.left_out:
-        lines.append(f"Left out, since they are not numbers: {', '.join(series.left_out)}")
+        lines.append(f"Left out, not numeric: {', '.join(series.left_out)}")
     return lines
 
 
+def of_fit(forecaster: DeepLFMForecaster, seconds: float) -> str:
+    """One line about a fit."""
+    result = forecaster.regressor_.fit_result_
+    n_fitted = len(result.held_out_mnll) or 1
+    candidates = f"{n_fitted} candidate{'s' * (n_fitted > 1)}"
+    return f"Fitted {candidates} in {seconds:.0f} s: {kind_of(forecaster)}"
+
+
+def kind_of(forecaster: DeepLFMForecaster) -> str:
+    """Ensemble, DLFM or LFM, in words."""
+    members = forecaster.regressor_.model_.members
+    if len(members) > 1:
+        return f"an ensemble of {len(members)} models"
+    return "a DLFM" if len(members[0].layers) > 1 else "an LFM"
+
+
 def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
-    """What a fitted forecaster is, as plain data."""
+    """A fitted forecaster as plain data."""
     training, timeline = forecaster.training_, forecaster.timeline_
-    report = forecaster.regressor_.fit_result_
+    regressor = forecaster.regressor_
+    result = regressor.fit_result_
+    targets = {}
+    for output, name in enumerate(forecaster.targets_):
+        scores = [in_user_units(forecaster, mnll)[output] for mnll in result.held_out_mnll.values()]
+        targets[name] = {
+            "known": int(training[name].notna().sum()),
+            "missing": int(training[name].isna().sum()),
+            "held_out_mnll": min(scores, default=None),
+            "held_out_nmse": result.held_out_nmse[output] if result.held_out_nmse else None,
+            "is_log": bool(regressor.scaling_.is_log[output]),
+        }
+
+    def by_target(values: list[float]) -> dict[str, float]:
+        return {str(name): value for name, value in zip(forecaster.targets_, values, strict=False)}
+
     return {
+        "kind": kind_of(forecaster),
         "time": {
             "name": timeline.name,
             "kind": timeline.kind,
@@ -52,99 +82,78 @@ def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
             "last": training.index[-1],
         },
         "rows": len(training),
-        "targets": {
-            name: {
-                "known": int(training[name].notna().sum()),
-                "missing": int(training[name].isna().sum()),
-                "held_out_mnll": held_out_mnll(forecaster, output),
-                "held_out_nmse": report.held_out_nmse[output] if report.held_out_nmse else None,
-                "is_log": bool(forecaster.regressor_.scaling_.is_log[output]),
-            }
-            for output, name in enumerate(forecaster.targets_)
-        },
+        "targets": targets,
         "covariates": forecaster.covariates_,
-        "starts": {
+        "candidates": {
             name: {
-                "weight": _by_target(forecaster, report.weight.get(name, [])),
-                "weight_in_gaps": _by_target(forecaster, report.weight_in_gaps.get(name, [])),
-                "held_out_mnll": _by_target(
-                    forecaster,
-                    _in_users_units(forecaster, report.held_out_mnll.get(name, [])),
+                "weight": by_target(result.weight.get(name, [])),
+                "weight_in_gaps": by_target(result.weight_in_gaps.get(name, [])),
+                "held_out_mnll": by_target(
+                    in_user_units(forecaster, result.held_out_mnll.get(name, []))
                 ),
             }
-            for name in dict.fromkeys([*report.held_out_mnll, *report.weight_in_gaps])
+            for name in dict.fromkeys([*result.held_out_mnll, *result.weight_in_gaps])
         },
-        "failed_starts": report.failed,
-        "left_out_starts": report.left_out,
-        "untried_starts": report.untried,
-        "interrupted": report.interrupted,
+        "failed": result.failed,
+        "left_out": result.unsuitable,
+        "untried": result.untried,
+        "interrupted": result.interrupted,
         "settings": forecaster.get_params(),
     }
 
 
-def changed(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings that are not as they come, without those that do not shape the model."""
-    from deeplfm.estimators import DeepLFMForecaster
-
-    usual = DeepLFMForecaster().get_params()
-    usual |= {name: settings[name] for name in ("random_state", "n_jobs", "progress")}
-    return {name: value for name, value in settings.items() if value != usual[name]}
-
-
-def held_out_mnll(forecaster: DeepLFMForecaster, output: int) -> float | None:
-    """Score of the best start on the held-out rows, in the user's units."""
-    starts = forecaster.regressor_.fit_result_.held_out_mnll.values()
-    return min((_in_users_units(forecaster, scores)[output] for scores in starts), default=None)
+def in_user_units(forecaster: DeepLFMForecaster, scores: list[float]) -> list[float]:
+    """MNLL of standardised targets, converted to the units of the user."""
+    regressor = forecaster.regressor_
+    shifts = regressor.fit_result_.log_jacobian
+    return [score + float(shift) for score, shift in zip(scores, shifts, strict=False)]
 
 
 def target_table(forecaster: DeepLFMForecaster) -> Table:
     """Rows, gaps and held-out score of each target."""
-    content = of_model(forecaster)
     rows = []
-    for name, facts in content["targets"].items():
-        mnll = facts["held_out_mnll"]
-        words = in_words(facts["held_out_nmse"])
+    for name, facts in of_model(forecaster)["targets"].items():
         name = f"{name} (logarithm)" if facts["is_log"] else name
-        rows.append((name, words, facts["known"], facts["missing"], mnll))
-    headers = ["target", "held-out rows", "known", "missing", "held-out MNLL, best start"]
+        explained = explained_variance(facts["held_out_nmse"])
+        rows.append((name, explained, facts["known"], facts["missing"], facts["held_out_mnll"]))
+    headers = ["target", "held-out rows", "known", "missing", "best held-out MNLL"]
     return table(headers, rows, words=2)
 
 
-def in_words(nmse: float | None) -> str:
-    """An error over the variance of its rows as the share of this variance that was foreseen."""
+def explained_variance(nmse: float | None) -> str:
+    """A normalised squared error as the share of the variance that was predicted."""
     if nmse is None or math.isnan(nmse):
         return "not scored"
     if nmse > 0.995:
         return "no better than their mean"
-    return f"{100 * (1 - nmse):.3g} % of the variance foreseen"
+    return f"{100 * (1 - nmse):.3g} % of the variance predicted"
 
 
-def start_table(forecaster: DeepLFMForecaster) -> Table:
-    """The starts behind the model of each target, the heaviest first."""
-    report = forecaster.regressor_.fit_result_
-    weights = [report.weight or {name: [1.0] * len(forecaster.targets_) for name in report.names}]
-    headers = ["target", "starts and their weights"]
-    if report.weight_in_gaps:
-        weights.append(report.weight_in_gaps)
+def selection_table(forecaster: DeepLFMForecaster) -> Table:
+    """The candidates and their weights in the model of each target, the largest first."""
+    result = forecaster.regressor_.fit_result_
+    weights = [result.weight or {name: [1.0] * len(forecaster.targets_) for name in result.names}]
+    headers = ["target", "candidates and their weights"]
+    if result.weight_in_gaps:
+        weights.append(result.weight_in_gaps)
         headers.append("weights in gaps")
     rows = [
-        [str(name), *(_ranked(by_start, output) for by_start in weights)]
+        [str(name), *(_ranked(by_candidate, output) for by_candidate in weights)]
         for output, name in enumerate(forecaster.targets_)
     ]
-    rows += [["failed", f"{start}: {reason}"] for start, reason in report.failed.items()]
-    rows += [["not tried", ", ".join(report.untried)]] if report.untried else []
+    rows += [["failed", f"{name}: {reason}"] for name, reason in result.failed.items()]
+    rows += [["not tried", ", ".join(result.untried)]] if result.untried else []
     return table(headers, [row + [""] * (len(headers) - len(row)) for row in rows], words=3)
 
 
 def _ranked(weights: dict[str, list[float]], output: int) -> str:
-    """Starts with their shares in an output, the heaviest first."""
     ranked = sorted(weights.items(), key=lambda item: -item[1][output])
-    shares = ((start, 100 * weight[output]) for start, weight in ranked)
-    return ", ".join(f"{start} {share:.0f} %" for start, share in shares if share >= 0.5)
+    shares = ((name, 100 * weight[output]) for name, weight in ranked)
+    return ", ".join(f"{name} {share:.0f} %" for name, share in shares if share >= 0.5)
 
 
-def score_table(scores: Any) -> Table:
-    """Scores of later rows, as ``evaluate`` of a forecaster gives them."""
+def score_table(scores: pd.DataFrame) -> Table:
+    """Scores on later rows, as returned by ``evaluate`` of a forecaster."""
     rows = [
         [str(name), *(_score(column, value) for column, value in row.items())]
         for name, row in scores.iterrows()
@@ -158,16 +167,3 @@ def _score(column: Any, value: float) -> str:
     if str(column).startswith("coverage") and not math.isnan(value):
         return f"{value:.0%}"
     return number(float(value))
-
-
-def _by_target(forecaster: DeepLFMForecaster, values: list[float]) -> dict[str, float]:
-    return {str(name): value for name, value in zip(forecaster.targets_, values, strict=False)}
-
-
-def _in_users_units(forecaster: DeepLFMForecaster, scores: list[float]) -> list[float]:
-    """Scores of standardised targets, as ``evaluate`` would give them."""
-    regressor = forecaster.regressor_
-    units = regressor.fit_result_.units or map(
-        math.log, regressor.scaling_.y_scale
-    )  # an earlier file
-    return [score + float(unit) for score, unit in zip(scores, units, strict=False)]

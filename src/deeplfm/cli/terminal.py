@@ -1,4 +1,4 @@
-"""What a command says, and where: words never mix with results on standard output."""
+"""Printed output: text and tables for people, or one JSON object for programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from deeplfm.cli.options import Asking
+from deeplfm.cli.options import OutputOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,33 +19,33 @@ _LEAST_WIDTH = 100  # of a table that goes to a file or a pipe
 
 
 class Terminal:
-    """A command's voice.
+    """Prints the output of one command.
 
     Args:
-        asking: how the user wants to be answered.
-        results_on_stdout: standard output belongs to a table; words go to standard error.
+        options: ``--json`` and ``--quiet``.
+        table_on_stdout: standard output holds a table of results; text goes to standard error.
     """
 
-    def __init__(self, asking: Asking, results_on_stdout: bool = False) -> None:
-        self._wants_json = asking.json
-        self._is_silent = asking.json or getattr(asking, "quiet", False)
-        self._to_stderr = results_on_stdout
+    def __init__(self, options: OutputOptions, table_on_stdout: bool = False) -> None:
+        self._wants_json = options.json
+        self._is_silent = options.json or getattr(options, "quiet", False)
+        self._to_stderr = table_on_stdout
 
-    def say(self, *lines: Any) -> None:
-        """Words and tables for people."""
+    def print(self, *lines: Any) -> None:
+        """Print text and tables for people."""
         if not self._is_silent:
             output = console(self._to_stderr)
             for line in lines:
                 output.print(line, markup=False, highlight=False, soft_wrap=isinstance(line, str))
 
-    def answer(self, content: Mapping[str, Any]) -> None:
-        """The same for programs, if they asked."""
+    def print_json(self, content: Mapping[str, Any]) -> None:
+        """Print the JSON object of ``--json``."""
         if self._wants_json:
             sys.stdout.write(json.dumps(plain(content), indent=2, allow_nan=False) + "\n")
 
 
 def console(to_stderr: bool = False) -> Console:
-    """A console that has room for tables where nobody's window limits them."""
+    """A console at least 100 columns wide, unless it is a window."""
     from rich.console import Console
 
     made = Console(stderr=to_stderr)
@@ -57,7 +57,7 @@ def console(to_stderr: bool = False) -> Console:
 def table(
     headers: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None, words: int = 1
 ) -> Table:
-    """A table whose first columns are words and whose others are numbers."""
+    """A table whose first columns are words and whose other columns are numbers."""
     from rich import box
     from rich.table import Table
 
@@ -70,14 +70,14 @@ def table(
 
 
 def number(value: Any) -> str:
-    """A number as people read it; a dash where there is none."""
+    """A number with three digits; a dash where it is missing."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     return str(value) if isinstance(value, int) else f"{value:.3g}"
 
 
 def plain(value: Any) -> Any:
-    """Anything as JSON has it: no NaN, and times as text."""
+    """Any value as JSON can hold it: NaN is null, times are text."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

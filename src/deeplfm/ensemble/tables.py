@@ -130,11 +130,11 @@ def density_recipe(architecture: Architecture, n_steps: int = 800) -> Candidate:
         features = model.output_layer.blocks[0].features
         features.set_sensitivity(torch.full_like(features.sensitivity, _LOGIT_SCALE))
         mean_field(model.output_layer).log_std.data.fill_(math.log(0.1))
-        model.bells.place(rows.y, rows.counts)
+        model.mixture_density.initialise(rows.y, rows.counts)
         return model
 
     schedule = Schedule(
-        "density",
+        "elbo",
         (Phase(n_steps),),
         batch_size=1000,
         learning_rate=0.02,

@@ -18,16 +18,16 @@ from deeplfm.estimators.answers import (
     score_table,
 )
 from deeplfm.estimators.backtest import backtest
-from deeplfm.estimators.forecast_archive import describe_forecaster, rebuild_forecaster
 from deeplfm.estimators.imputation import fill_gaps
 from deeplfm.estimators.observations import as_frame, in_order
 from deeplfm.estimators.record import Record
 from deeplfm.estimators.regressor import DeepLFMRegressor
 from deeplfm.estimators.roles import Name, Roles
-from deeplfm.estimators.saving import Contents, Saved
+from deeplfm.estimators.saving import describe_forecaster, rebuild_forecaster
 from deeplfm.estimators.settings import DeepLFMSettings
 from deeplfm.estimators.timeline import Timeline
 from deeplfm.inspection.forces import Curve
+from deeplfm.io.archive import Contents, Saved
 from deeplfm.predictive.mixture import Predictive
 
 if TYPE_CHECKING:
@@ -103,6 +103,12 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
         self._frame = given.copy()
         return self
 
+    @property
+    def selection_(self) -> pd.DataFrame:
+        """Candidates of the fit, as :attr:`DeepLFMRegressor.selection_` shows them."""
+        check_is_fitted(self)
+        return self.regressor_.selection_
+
     def forecast(
         self,
         horizon: int | None = None,
@@ -132,6 +138,43 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
         index = record.ahead(horizon, until, times, covariates)
         x = record.inputs_at(index, covariates)
         return prediction_table(self.regressor_, x, index, self.targets_, coverage)
+
+    def components(
+        self,
+        horizon: int | None = None,
+        until: Any = None,
+        times: Any = None,
+        covariates: pd.DataFrame | None = None,
+        coverage: float = 0.95,
+    ) -> pd.DataFrame:
+        """Terms of the model over time, which add up to the forecast: trend, season, level, ...
+
+        Components of a target that is modelled by its logarithm are factors, and multiply to the
+        forecast. See :meth:`DeepLFMRegressor.components` for the component that includes the mean.
+
+        Args:
+            horizon: as in :meth:`forecast`, with ``until``, ``times`` and ``covariates``.
+            until: last time.
+            times: any times, past or future.
+            covariates: a frame of the covariates at all these times.
+            coverage: probability that the function lies between ``low`` and ``high``.
+
+        Returns:
+            Columns of three levels: target, component, and "mean", "low" or "high"; indexed by time.
+
+        >>> import numpy as np
+        >>> frame = pd.DataFrame({"load": 50 + 9 * np.sin(np.arange(60) * 2 * np.pi / 7)})
+        >>> model = DeepLFMForecaster(start="pursuit", n_steps=5, random_state=0).fit(frame)
+        >>> week = model.components(7)["load"]
+        >>> means = week.xs("mean", axis=1, level="value")
+        >>> bool(np.allclose(means.sum(axis=1), model.forecast(7)["load"]))
+        True
+        """
+        record = self._record
+        index = record.ahead(horizon, until, times, covariates)
+        table = self.regressor_.components(record.inputs_at(index, covariates), coverage)
+        names = dict(zip(self.regressor_.labels_.texts, self.targets_, strict=True))
+        return table.set_axis(index, axis=0).rename(columns=names, level="target")
 
     def posterior(self, times: Any, covariates: pd.DataFrame | None = None) -> Predictive:
         """Predictive distribution of the targets at any times; ``covariates`` as in forecasts."""
@@ -233,19 +276,43 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
         from deeplfm.plots import forecast_figure
 
         record, names = self._record, [str(name) for name in self.targets_]
-        index = record.drawn().append(record.ahead(horizon, None, None, covariates))
+        index = self._shown(horizon, covariates, since)
         known = None if later is None else record.read(as_frame(later, "later"))
-        start = index[0] if since is None else self.timeline_.read(since, "since")[0]
-        index = index[index >= start]
-        if len(index) == 0:
-            raise InputError(f"since: {start} is after all that is shown. Give an earlier time.")
         return forecast_figure(
             index,
             prediction_fans(self.regressor_, record.inputs_at(index, covariates), names),
             record.observed.set_axis(names, axis=1),
             None if known is None else known[self.targets_].set_axis(names, axis=1),
             time_label=str(self.timeline_.name or "time"),
-            since=None if since is None else start,
+            since=None if since is None else self.timeline_.read(since, "since")[0],
+            title=title,
+        )
+
+    def plot_components(
+        self,
+        horizon: int | None = None,
+        *,
+        covariates: pd.DataFrame | None = None,
+        since: Any = None,
+        coverage: float = 0.95,
+        title: str | None = None,
+    ) -> Figure:
+        """A figure of the components of the training rows and the forecast, a panel for each.
+
+        Args:
+            horizon: number of steps to forecast, as in :meth:`forecast`.
+            covariates: as in :meth:`forecast`.
+            since: first time to show; everything if ``None``.
+            coverage: of the bands.
+            title: of the figure.
+        """
+        from deeplfm.plots import components_figure
+
+        index = self._shown(horizon, covariates, since)
+        return components_figure(
+            self.components(times=index, covariates=covariates, coverage=coverage),
+            end=self.training_.index[-1],
+            time_label=str(self.timeline_.name or "time"),
             title=title,
         )
 
@@ -269,7 +336,7 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
     def _restored(
         cls, description: dict[str, Any], tensors: dict[str, Tensor], path: str | Path
     ) -> Self:
-        return rebuild_forecaster(cls, description, tensors, path)
+        return rebuild_forecaster(cls, DeepLFMRegressor, description, tensors, path)
 
     def _settings(self) -> dict[str, Any]:
         """Parameters of the regressor."""
@@ -284,6 +351,15 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
         if frame is not None:
             return as_frame(frame, "frame")
         return self.training_ if self._frame is None else self._frame
+
+    def _shown(self, horizon: int | None, covariates: pd.DataFrame | None, since: Any) -> pd.Index:
+        """Times of the training rows and the forecast that a figure shows."""
+        record = self._record
+        index = record.drawn().append(record.ahead(horizon, None, None, covariates))
+        start = index[0] if since is None else self.timeline_.read(since, "since")[0]
+        if index[-1] < start:
+            raise InputError(f"since: {start} is after all that is shown. Give an earlier time.")
+        return index[index >= start]
 
     def _inputs_at(self, times: Any) -> Float64[ndarray, "N P"]:
         record = self._record

@@ -15,10 +15,14 @@ from deeplfm.errors import ConfigError
 from deeplfm.estimators.labels import Labels
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.validation import check_targets
-from deeplfm.inspection.forces import Curve, Inspector, Spectrum
+from deeplfm.inspection import forces, spectra
+from deeplfm.inspection.components import components
+from deeplfm.inspection.fitted import FittedModel
+from deeplfm.inspection.forces import Curve
+from deeplfm.inspection.spectra import Spectrum
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.select import Report
+from deeplfm.selection.result import Selection
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,10 +32,50 @@ class Inspected(ABC):
     """What can be seen of a fitted model beside its predictions."""
 
     model_: ModelAverage
-    fit_result_: Report
+    fit_result_: Selection
     scaling_: Scaling
     labels_: Labels
     is_series_: bool
+
+    def components(self, X: Any, coverage: float = 0.95) -> pd.DataFrame:
+        """Terms of the model as functions, which add up to the prediction.
+
+        The mean of the targets is included in the component "trend"; without a trend in "level", and
+        without a level it is a component "mean" of its own. All other components vary around 0. Members
+        of the average that are no sum of terms, such as an autoregression, are one component each.
+
+        Components of a target that is modelled by its logarithm are factors around 1, and multiply to the
+        prediction.
+
+        Args:
+            X: rows.
+            coverage: probability that the function lies between ``low`` and ``high``.
+
+        Returns:
+            Columns of three levels: target, component, and "mean", "low" or "high". Rows are indexed as X
+            is; by time, where X is an array of times.
+
+        >>> import numpy as np
+        >>> from deeplfm import DeepLFMRegressor
+        >>> t = np.linspace(0, 6, 90)
+        >>> model = DeepLFMRegressor(start="pursuit", n_steps=5).fit(t, 7 + np.sin(3 * t))
+        >>> parts = model.components(t)["y"]
+        >>> bool(np.allclose(parts.xs("mean", axis=1, level=1).sum(axis=1), model.predict(t)))
+        True
+        """
+        inputs = self._inputs(X)
+        found = components(self._fitted(), self._tensor(inputs), coverage)
+        is_array = not isinstance(X, pd.DataFrame | pd.Series)
+        index = pd.Index(inputs[:, 0]) if is_array and self.is_series_ else pd.DataFrame(X).index
+        return pd.DataFrame(
+            {
+                (target, name, value): getattr(component, value)[:, d].numpy()
+                for d, target in enumerate(self.labels_.texts)
+                for name, component in found.items()
+                for value in component._fields
+            },
+            index=index,
+        ).rename_axis(columns=["target", "component", "value"])
 
     def forces(self, X: Any) -> list[Curve]:
         """Posterior of the latent forces at some times.
@@ -41,7 +85,7 @@ class Inspected(ABC):
         each output and block of the heaviest model of the stack. Outputs that share their forces
         (``start="lfm"``) have one curve for each force, in units of its own standard deviation.
         """
-        curves = self._inspector().forces(self._tensor(self._inputs(X)))
+        curves = forces.forces(self._fitted(), self._tensor(self._inputs(X)))
         if not curves:
             raise ConfigError(
                 "forces: no layer of this model is a differential equation in time. Fit a series with "
@@ -51,19 +95,19 @@ class Inspected(ABC):
 
     def hidden_layers(self, X: Any) -> list[Curve]:
         """What each hidden layer does to the inputs."""
-        return self._inspector().hidden_layers(self._tensor(self._inputs(X)))
+        return forces.hidden_layers(self._fitted(), self._tensor(self._inputs(X)))
 
     def filters(self) -> list[Spectrum]:
         """What the differential equations whose input is time let through."""
-        return self._inspector().filters()
+        return spectra.filters(self._fitted())
 
     def spectrum(self) -> list[Spectrum]:
         """Power of the waves of which each output is made."""
-        return self._inspector().spectrum()
+        return spectra.spectrum(self._fitted())
 
     @property
     def history_(self) -> pd.DataFrame:
-        """Loss of every training step of the models in the stack."""
+        """Loss of every training step of each model."""
         check_is_fitted(self)
         return pd.DataFrame(
             [
@@ -71,7 +115,7 @@ class Inspected(ABC):
                 for name, history in self.fit_result_.histories.items()
                 for step, loss in enumerate(history.loss, start=1)
             ],
-            columns=["start", "step", "loss"],
+            columns=["candidate", "step", "loss"],
         )
 
     def plot(self, X: Any, y: Any = None) -> Figure:
@@ -107,12 +151,14 @@ class Inspected(ABC):
     def _posterior(self, x: NDArray[Any]) -> Predictive:
         """Prediction of checked rows."""
 
-    def _inspector(self) -> Inspector:
+    def _fitted(self) -> FittedModel:
         check_is_fitted(self)
-        return Inspector(
+        return FittedModel(
             self.model_,
-            self.fit_result_.names,
+            self.fit_result_.members,
             self.labels_.texts,
             float(self.scaling_.x_scale[0]),
             self.scaling_.y_scale,
+            self.scaling_.y_shift,
+            self.scaling_.is_log,
         )

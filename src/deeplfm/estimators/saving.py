@@ -1,37 +1,162 @@
-"""Saving and loading, the same for every estimator."""
+"""Fitted estimators as plain data and tensors, and back."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+import pandas as pd
+import torch
 from torch import Tensor
 
-from deeplfm.io.storage import read_folder, write_folder
+from deeplfm import config as configuration
+from deeplfm.ensemble.autoregression import Autoregression
+from deeplfm.ensemble.nearest_neighbour_gp import NearestNeighbourGP
+from deeplfm.estimators.labels import Labels
+from deeplfm.estimators.scaling import Scaling
+from deeplfm.estimators.timeline import Timeline
+from deeplfm.io.archive import Contents, reading, restore, tensors_under
+from deeplfm.model import DeepLFM
+from deeplfm.selection.average import ModelAverage
+from deeplfm.selection.result import Selection
+from deeplfm.variational.weights import Exact
 
-Contents = tuple[dict[str, Any], dict[str, Tensor]]
+if TYPE_CHECKING:
+    from deeplfm.estimators.forecaster import DeepLFMForecaster
+    from deeplfm.estimators.regressor import DeepLFMRegressor
+
+Regressor = TypeVar("Regressor", bound="DeepLFMRegressor")
+Forecaster = TypeVar("Forecaster", bound="DeepLFMForecaster")
+
+_KINDS = {kind.kind: kind for kind in (DeepLFM, Autoregression, NearestNeighbourGP)}
+_DERIVED = "._root"  # of exact weights: their precision gives it back
 
 
-class Saved(ABC):
-    """An estimator that can be described by plain data and tensors."""
+def describe(regressor: DeepLFMRegressor) -> Contents:
+    """Description and tensors of a fitted regressor."""
+    model = regressor.model_
+    description = {
+        "estimator": type(regressor).__name__,
+        "parameters": regressor.get_params(),
+        "is_series": regressor.is_series_,
+        "inputs": getattr(regressor, "feature_names_in_", None),
+        "labels": asdict(regressor.labels_),
+        "members": [
+            {
+                "kind": member.kind,
+                "seed": member.seed,
+                "config": configuration.to_dict(member.config),
+                "arguments": member.sizes,
+            }
+            for member in model.members
+        ],
+        "selection": asdict(regressor.fit_result_),
+    }
+    scaling = vars(regressor.scaling_)
+    tensors = {f"scaling.{name}": torch.as_tensor(value) for name, value in scaling.items()}
+    state = model.state_dict().items()
+    tensors |= {f"model.{name}": value for name, value in state if not name.endswith(_DERIVED)}
+    return description, tensors
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to a folder; that of a forecaster holds its training rows as well."""
-        write_folder(path, *self._described())
 
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """The estimator that :meth:`save` wrote; it predicts the same bits."""
-        return cls._restored(*read_folder(path), path)
+def rebuild(
+    cls: type[Regressor], description: dict[str, Any], tensors: dict[str, Tensor], path: str | Path
+) -> Regressor:
+    """The regressor that :func:`describe` described; ``path`` is for the message of an error."""
+    with reading(path, cls):
+        regressor = cls(**description["parameters"])
+        regressor.hidden = tuple(regressor.hidden)
+        regressor.is_series_ = description["is_series"]
+        if description["inputs"] is not None:
+            regressor.feature_names_in_ = np.array(description["inputs"], dtype=object)
+        regressor.labels_ = _labels(description["labels"])
+        regressor.fit_result_ = Selection.from_dict(description["selection"])
+        n_outputs = regressor.labels_.n_outputs
+        regressor.scaling_ = _scaling(tensors_under("scaling.", tensors), n_outputs)
+        regressor.n_features_in_ = len(regressor.scaling_.x_shift)
+        members = [
+            _KINDS[part["kind"]](
+                configuration.from_dict(part["config"]), part["seed"], **part["arguments"]
+            ).to(regressor._dtype())
+            for part in description["members"]
+        ]
+    weight = torch.ones(len(members), n_outputs, dtype=torch.float64)
+    regressor.model_ = ModelAverage(members, weight)
+    state = regressor.model_.state_dict().items()
+    derived = {name: value for name, value in state if name.endswith(_DERIVED)}
+    restore(regressor.model_, tensors_under("model.", tensors) | derived)
+    with reading(path, cls):
+        for module in regressor.model_.modules():
+            if isinstance(module, Exact):
+                module.refresh()
+    regressor.model_.to(regressor.device)
+    return regressor
 
-    @abstractmethod
-    def _described(self) -> Contents:
-        """All that the fitted estimator is."""
 
-    @classmethod
-    @abstractmethod
-    def _restored(
-        cls, description: dict[str, Any], tensors: dict[str, Tensor], path: str | Path
-    ) -> Self:
-        """The estimator of a description; ``path`` is for the message of an error."""
+def describe_forecaster(forecaster: DeepLFMForecaster) -> Contents:
+    """Description and tensors of a fitted forecaster, its training rows included."""
+    regressor, parts = describe(forecaster.regressor_)
+    description = {
+        "estimator": type(forecaster).__name__,
+        "parameters": forecaster.get_params(),
+        "timeline": forecaster.timeline_.to_dict(),
+        "targets": forecaster.targets_,
+        "covariates": forecaster.covariates_,
+        "regressor": regressor,
+    }
+    tensors = {f"regressor.{name}": tensor for name, tensor in parts.items()}
+    values = forecaster.training_.to_numpy(dtype=np.float64, copy=True)
+    tensors["training.values"] = torch.from_numpy(values)
+    tensors["training.times"] = forecaster.timeline_.ticks(forecaster.training_.index)
+    return description, tensors
+
+
+def rebuild_forecaster(
+    cls: type[Forecaster],
+    kind: type[Regressor],
+    description: dict[str, Any],
+    tensors: dict[str, Tensor],
+    path: str | Path,
+) -> Forecaster:
+    """The forecaster that was described, around a regressor of a kind."""
+    with reading(path, cls):
+        forecaster = cls(**description["parameters"])
+        forecaster.hidden = tuple(forecaster.hidden)
+        forecaster.timeline_ = Timeline.from_dict(description["timeline"])
+        forecaster.targets_ = list(description["targets"])
+        forecaster.covariates_ = list(description["covariates"])
+        forecaster.training_ = pd.DataFrame(
+            tensors["training.values"].numpy(),
+            index=forecaster.timeline_.from_ticks(tensors["training.times"]),
+            columns=[*forecaster.targets_, *forecaster.covariates_],
+        )
+        regressor = description["regressor"]
+    parts = tensors_under("regressor.", tensors)
+    forecaster.regressor_ = rebuild(kind, regressor, parts, path)
+    return forecaster
+
+
+def _labels(content: dict[str, Any]) -> Labels:
+    names = content["names"]
+    if names is not None:  # JSON has lists only
+        names = tuple(tuple(name) if isinstance(name, list) else name for name in names)
+    return Labels(**content | {"names": names})
+
+
+def _scaling(tensors: dict[str, Tensor], n_outputs: int) -> Scaling:
+    """The scaling of some tensors, whose shapes, dtypes and signs are checked."""
+    n_inputs = len(tensors["x_shift"])
+    for field in fields(Scaling):
+        tensor = tensors[field.name]
+        size = n_inputs if field.name.startswith("x") else n_outputs
+        dtype = torch.bool if field.name == "is_log" else torch.float64
+        if tensor.shape != (size,) or tensor.dtype != dtype:
+            found = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+            raise ValueError(
+                f"scaling.{field.name} is {found}, expected {dtype} of shape {(size,)}"
+            )
+        if field.name.endswith("_scale") and not bool((tensor > 0).all()):
+            raise ValueError(f"scaling.{field.name} must be positive")
+    return Scaling(**{name: tensor.numpy() for name, tensor in tensors.items()})

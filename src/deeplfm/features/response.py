@@ -48,6 +48,7 @@ class Response(HarmonicMap):
         lower_limit: a, where the convolution begins. The paper's a = 0 forces f(0) = 0; −∞ is a
             system that was running long before the data.
         weighted_inputs: learn one weight α_m per input dimension.
+        positive_sensitivity: S = |ρ| of the learned ρ, as in the authors' code.
     """
 
     spectral_variance: ClassVar[float] = 2.0
@@ -65,13 +66,21 @@ class Response(HarmonicMap):
         max_lengthscale: float = math.inf,
         lower_limit: float = 0.0,
         weighted_inputs: bool = False,
+        positive_sensitivity: bool = False,
     ) -> None:
         super().__init__(
             n_inputs, n_forces, n_features, n_groups, extras, shared_forces, max_lengthscale
         )
+        self.positive_sensitivity = positive_sensitivity
         self.lower_limit = float(lower_limit)
         self.origin = self.lower_limit if math.isfinite(lower_limit) else 0.0
         self.input_weight = nn.Parameter(torch.ones(n_inputs)) if weighted_inputs else None
+
+    @property
+    def sensitivity(self) -> Float[Tensor, "G P Q"]:
+        """Sensitivity S of the system to each force."""
+        sensitivity = super().sensitivity
+        return sensitivity.abs() if self.positive_sensitivity else sensitivity
 
     @property
     @abstractmethod

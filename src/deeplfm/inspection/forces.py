@@ -1,14 +1,13 @@
-r"""Looking inside a fitted model: forces, hidden layers, filters and the spectrum it has learned.
+r"""Latent forces and hidden layers of a fitted model, as curves over time.
 
 Where f' + γf = u and u(τ) = Σ_s a_s cos ω_sτ + b_s sin ω_sτ, the response is f(t) = Σ_s a_s Re φ_s + b_s
-Im φ_s with the same a and b. So the weights of a layer are a posterior of its forces as well: a force
-is those weights on other columns, and costs nothing.
+Im φ_s with the same a and b; likewise for every linear system. So q(W) of a layer is also the posterior
+of its forces: a force is the same weights times other columns.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -16,28 +15,18 @@ from jaxtyping import Float, Float64
 from numpy import ndarray
 from torch import Tensor
 
-from deeplfm.inspection.waveforms import (
-    force_moments,
-    hears_time,
-    is_driven,
-    makes_waves,
-    power_of_lines,
-)
+from deeplfm.inspection.fitted import FittedModel, as_array
 from deeplfm.layers import Block, Layer
-from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.score import IN_GAPS
-
-_FILTER_DECADES, _FILTER_POINTS = 3, 200
-_FEWEST_CYCLES = 0.01  # in the record: slower waves are a level
+from deeplfm.randomness import generator_for
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A function of time with a band.
+    """A function of time with its standard deviation.
 
     Attributes:
         label: what it is.
-        member: which model of the stack it belongs to.
+        member: name of the model that it belongs to.
         mean: expected value of every row.
         std: standard deviation of every row.
     """
@@ -48,199 +37,114 @@ class Curve:
     std: Float64[ndarray, " N"]
 
 
-@dataclass(frozen=True)
-class Spectrum:
-    """A function of frequency, in cycles per unit of time.
+@torch.no_grad()
+def forces(fitted: FittedModel, x: Float[Tensor, "N P"]) -> list[Curve]:
+    """Forces as they enter the differential equations in time: f' + γf = Σ_q S_q u_q.
 
-    Attributes:
-        label: what it is.
-        member: which model of the stack it belongs to.
-        frequency: in increasing order.
-        value: power of a wave, or gain of a filter.
+    For each output the member of largest weight: one curve for each block of its output layer, in units
+    of the output over units of time to the order of the equation; and one for each unit of its first
+    hidden layer. Outputs that share their forces (the classical latent force model) have one curve for
+    each force, in units of its own standard deviation.
     """
-
-    label: str
-    member: str
-    frequency: Float64[ndarray, " F"]
-    value: Float64[ndarray, " F"]
-
-
-@dataclass(frozen=True)
-class Inspector:
-    """The models of a stack, and what their units are to the user.
-
-    Attributes:
-        stack: fitted models.
-        members: their names.
-        outputs: names of the outputs.
-        time_scale: one unit of the models' time, in the user's.
-        output_scale: one unit of each output, in the user's.
-    """
-
-    stack: ModelAverage
-    members: Sequence[str]
-    outputs: Sequence[str]
-    time_scale: float
-    output_scale: Float64[ndarray, " D"]
-
-    @torch.no_grad()
-    def forces(self, x: Float[Tensor, "N P"]) -> list[Curve]:
-        """Forces as they enter the equations whose input is time: f' + γf = Σ_q S_q u_q.
-
-        Of the heaviest member for each output, in units of the output over units of time, one curve
-        for each block of its last layer; and of the first hidden layer where that member has one.
-        Outputs that share their forces (the classical latent force model) have one curve for each
-        force, in units of its own standard deviation.
-        """
-        curves = []
-        for index, outputs in self._heaviest().items():
-            model, member = self.stack.members[index], self.members[index]
-            first, last = model.layers[0], model.output_layer
-            if first is not last:
-                for block, mean, std in _driven(first, x):
-                    for unit in range(mean.shape[-1]):
-                        name = _named(f"layer 1, unit {unit + 1}", block, first)
-                        curves.append(self._curve(name, member, mean, std, unit, 1.0))
-            if last.shared_weights:
-                curves += self._shared(member, last, x)
-                continue
-            for block, mean, std in _driven(last, x):
-                for d in outputs:
-                    name = _named(self.outputs[d], block, last)
-                    curves.append(self._curve(name, member, mean, std, d, self.output_scale[d]))
-        return curves
-
-    @torch.no_grad()
-    def hidden_layers(self, x: Float[Tensor, "N P"]) -> list[Curve]:
-        """What each hidden layer does to time: its units, over the paths that prediction uses."""
-        curves = []
-        for index in self._shown:
-            model, member = self.stack.members[index], self.members[index]
-            for depth, values in enumerate(model.hidden_values(x), start=1):
-                mean, std = values.mean(0), values.std(0, correction=0)
-                for unit in range(mean.shape[-1]):
-                    name = f"layer {depth}, unit {unit + 1}"
-                    curves.append(Curve(name, member, _array(mean[:, unit]), _array(std[:, unit])))
-        return curves
-
-    @torch.no_grad()
-    def filters(self) -> list[Spectrum]:
-        """What the equations whose input is time let through: |G(jω)|, in units of time."""
-        found: list[Spectrum] = []
-        for index in self._shown:
-            model, member = self.stack.members[index], self.members[index]
-            layers = model.layers if model.is_function_of_time else ()
-            for depth, layer in enumerate(layers, start=1):
-                for block in layer.blocks:
-                    if block.features.has_force and hears_time(block):
-                        found += self._filters_of(f"layer {depth}", member, layer, block)
-        return found
-
-    @torch.no_grad()
-    def spectrum(self) -> list[Spectrum]:
-        """Power of the waves of time in each output, from the heaviest member that has any.
-
-        A sin 2πft has power A²/2 at f. Powers add up to the mean square over the record: waves too near
-        to each other to be told apart in it share what they make together (none for a wave that only
-        takes from others), and the waves of a narrow-band force are one line. Those that are no waves
-        within the record are left out: they carry its level.
-        """
-        found = []
-        for d, output in enumerate(self.outputs):
-            for index in self.stack.weight[:, d].argsort(descending=True).tolist():
-                model = self.stack.members[index]
-                if index not in self._shown or not model.is_function_of_time:
-                    continue
-                blocks = list(filter(makes_waves, model.output_layer.blocks))
-                if blocks:
-                    frequency, power = power_of_lines(model.output_layer, blocks, d)
-                    cycles = frequency.abs() / (2 * math.pi)  # in the record
-                    order = cycles.argsort()
-                    order = order[cycles[order] > _FEWEST_CYCLES]
-                    cycles = cycles / self.time_scale
-                    scale = float(self.output_scale[d]) ** 2
-                    found.append(
-                        Spectrum(
-                            output,
-                            self.members[index],
-                            _array(cycles[order]),
-                            scale * _array(power[order]),
-                        )
-                    )
-                    break
-        return found
-
-    @property
-    def _shown(self) -> list[int]:
-        """Members that were made to foretell; copies for gaps would tell the same twice."""
-        return [m for m, name in enumerate(self.members) if not name.endswith(IN_GAPS)]
-
-    def _heaviest(self) -> dict[int, list[int]]:
-        """The function of time that says most about each output."""
-        chosen: dict[int, list[int]] = {}
-        in_time = [m for m in self._shown if self.stack.members[m].is_function_of_time]
-        if not in_time:
-            return chosen
-        for d, place in enumerate(self.stack.weight[in_time].argmax(0).tolist()):
-            index = in_time[place]
-            chosen.setdefault(index, []).append(d)
-        return chosen
-
-    def _curve(
-        self, name: str, member: str, mean: Tensor, std: Tensor, column: int, scale: float
-    ) -> Curve:
-        factor = float(scale) / self.time_scale
-        return Curve(
-            name, member, factor * _array(mean[:, column]), factor * _array(std[:, column])
-        )
-
-    def _shared(self, member: str, layer: Layer, x: Tensor) -> list[Curve]:
-        curves = []
-        for block in filter(is_driven, layer.blocks):
-            for q in range(block.features.n_forces):
-                mean, std = force_moments(layer, block, x, force=q)
-                curves.append(
-                    Curve(f"force {q + 1}", member, _array(mean[:, 0]), _array(std[:, 0]))
-                )
-        return curves
-
-    def _filters_of(
-        self, label: str, member: str, layer: Layer, block: Block
-    ) -> Iterator[Spectrum]:
-        knee = float(block.features.bandwidth.median())
-        frequency = torch.logspace(
-            math.log10(knee) - _FILTER_DECADES / 2,
-            math.log10(knee) + _FILTER_DECADES,
-            _FILTER_POINTS,
-            dtype=torch.float64,
-        )
-        gain = block.features.gain(frequency)[:, 0]  # G F
-        hears = block.features.sensitivity.flatten(1).any(1)
-        for group, values in enumerate(gain):
-            if not hears[group]:
-                continue
-            owner = f", {self.outputs[group]}" if len(gain) == len(self.outputs) > 1 else ""
-            yield Spectrum(
-                _named(label + owner, block, layer),
-                member,
-                _array(frequency) / (2 * math.pi * self.time_scale),
-                self.time_scale * _array(values),
-            )
+    curves: list[Curve] = []
+    for index, outputs in fitted.heaviest().items():
+        model, member = fitted.average.members[index], fitted.members[index]
+        first, last = model.layers[0], model.output_layer
+        if first is not last:
+            units = range(first.n_groups * first.n_units)
+            names = {unit: (f"layer 1, unit {unit + 1}", 1.0) for unit in units}
+            curves += _entering(first, x, member, names, fitted.time_scale)
+        if last.shared_weights:
+            curves += _shared(last, x, member)
+        else:
+            scaled = {d: (fitted.outputs[d], float(fitted.output_scale[d])) for d in outputs}
+            curves += _entering(last, x, member, scaled, fitted.time_scale)
+    return curves
 
 
-def _driven(layer: Layer, x: Tensor) -> Iterator[tuple[Block, Tensor, Tensor]]:
-    """Blocks that are equations in time, with moments of the force of each output of the layer."""
-    for block in filter(is_driven, layer.blocks):
-        mean, std = force_moments(layer, block, x)
-        yield block, mean, std
+@torch.no_grad()
+def hidden_layers(fitted: FittedModel, x: Float[Tensor, "N P"]) -> list[Curve]:
+    """Units of every hidden layer, over the paths that prediction uses."""
+    curves = []
+    for index in fitted.forecasting:
+        model, member = fitted.average.members[index], fitted.members[index]
+        for depth, values in enumerate(model.hidden_values(x), start=1):
+            mean, std = as_array(values.mean(0)), as_array(values.std(0, correction=0))
+            for unit in range(mean.shape[-1]):
+                label = f"layer {depth}, unit {unit + 1}"
+                curves.append(Curve(label, member, mean[:, unit], std[:, unit]))
+    return curves
 
 
-def _named(name: str, block: Block, layer: Layer) -> str:
-    """Blocks of one layer are told apart by the kind of force that they listen to."""
+def sees_only_time(block: Block) -> bool:
+    """Whether time is all that a block depends on."""
+    is_first = block.columns is None or block.columns == [0]  # the others are covariates
+    return not block.sees_hidden and block.features.n_inputs == 1 and is_first
+
+
+def is_driven(block: Block) -> bool:
+    """Whether a block is a differential equation in time, driven by forces."""
+    return sees_only_time(block) and block.features.has_force
+
+
+def block_label(name: str, block: Block, layer: Layer) -> str:
+    """A name, with that of the block where the layer has several differential equations."""
     if sum(map(is_driven, layer.blocks)) < 2:
         return name
-    return f"{name}, {'lines' if block.frequencies.strategy == 'nodes' else 'broad band'}"
+    kind = "sinusoids" if block.frequencies.strategy == "nodes" else "broad band"
+    return f"{name}, {block.name or kind}"
 
 
-def _array(values: Tensor) -> Float64[ndarray, " n"]:
-    return values.double().cpu().numpy()
+def force_moments(
+    layer: Layer, block: Block, x: Float[Tensor, "N P"], force: int | None = None
+) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
+    """Mean and standard deviation of Σ_q S_q u_q of a block, or of one force u_q."""
+    features = block.features
+    time = block.originals(x).double()  # N 1
+    phase = frequencies_of(block)[:, 0].unsqueeze(1) * time[:, :, None]  # G N Q M
+    size = block.frequencies.feature_weight.double().expand_as(phase)
+    if force is None:
+        size = size * features.sensitivity.double()[:, 0, None, :, None]
+    else:
+        size = size * torch.nn.functional.one_hot(torch.tensor(force), features.n_forces)[:, None]
+    parts = [(size * wave).flatten(-2) for wave in (phase.cos(), phase.sin())]
+    columns = phase.new_zeros(*parts[0].shape[:-1], layer.weights.mean.shape[-2])
+    first = columns_of(block, layer).start
+    columns[..., first : first + 2 * parts[0].shape[-1]] = torch.cat(parts, dim=-1)
+    mean, variance = layer.weights.moments_of([columns.to(layer.weights.mean.dtype)])
+    return layer.by_output(mean), layer.by_output(variance).clamp_min(0).sqrt()
+
+
+def columns_of(block: Block, layer: Layer) -> slice:
+    """Columns of Φ, and rows of W, of a block."""
+    return layer.column_slices()[list(layer.blocks).index(block)]
+
+
+def frequencies_of(block: Block) -> Float[Tensor, "G P Q M"]:
+    """Ω as prediction uses it; the first draw where each sample has its own."""
+    generator = generator_for(0, "prediction")
+    frequency = block.frequencies(block.features, 1, generator).double()
+    return frequency[0] if frequency.dim() == 5 else frequency
+
+
+def _entering(
+    layer: Layer,
+    x: Float[Tensor, "N P"],
+    member: str,
+    outputs: dict[int, tuple[str, float]],
+    time_scale: float,
+) -> Iterator[Curve]:
+    """Force of every differential equation in time of a layer, for outputs with a name and a unit."""
+    for block in filter(is_driven, layer.blocks):
+        mean, std = map(as_array, force_moments(layer, block, x))
+        for d, (name, scale) in outputs.items():
+            rate = scale / time_scale**block.features.n_states
+            label = block_label(name, block, layer)
+            yield Curve(label, member, rate * mean[:, d], rate * std[:, d])
+
+
+def _shared(layer: Layer, x: Float[Tensor, "N P"], member: str) -> Iterator[Curve]:
+    for block in filter(is_driven, layer.blocks):
+        for q in range(block.features.n_forces):
+            mean, std = map(as_array, force_moments(layer, block, x, force=q))
+            yield Curve(f"force {q + 1}", member, mean[:, 0], std[:, 0])

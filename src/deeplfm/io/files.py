@@ -1,15 +1,20 @@
-"""Files that are whole or not there, and the folder for those that can be made again."""
+"""Files that are complete or absent, the cache folder, and the versions that results depend on."""
 
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
+import deeplfm
+
 _USER_CACHES = {"darwin": "~/Library/Caches", "win32": "~/AppData/Local"}
+_PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "gpytorch")
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -28,10 +33,10 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def cache_folder() -> Path:
-    """Where things are kept that can be made or downloaded again.
+    """The folder for files that can be built or downloaded again.
 
-    This is the folder deeplfm in ``DEEPLFM_CACHE`` or in the user's cache; where that is closed, a
-    scratch folder, one for the whole process.
+    This is ``deeplfm`` in ``DEEPLFM_CACHE`` or in the user's cache; if that is not writable, a
+    temporary folder, one per process.
     """
     user = _USER_CACHES.get(sys.platform, "~/.cache")
     root = os.environ.get("DEEPLFM_CACHE") or os.environ.get("XDG_CACHE_HOME") or user
@@ -42,9 +47,15 @@ def cache_folder() -> Path:
             return folder
     except (OSError, RuntimeError):
         pass
-    return _scratch_folder()
+    return _temporary_folder()
 
 
 @cache
-def _scratch_folder() -> Path:
+def _temporary_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="deeplfm-"))
+
+
+def versions() -> dict[str, str]:
+    """Versions of deeplfm, of Python and of the packages that affect numbers."""
+    packages = {name: version(name) for name in _PACKAGES}
+    return {"deeplfm": deeplfm.__version__, "python": platform.python_version(), **packages}

@@ -1,4 +1,4 @@
-"""Likelihoods: what an observation is, given the function."""
+"""Likelihoods: the distribution of an observation, given the function."""
 
 from deeplfm.likelihoods.base import Components, Likelihood, mask_missing
 from deeplfm.likelihoods.gaussian import Gaussian

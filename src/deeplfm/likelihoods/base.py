@@ -1,4 +1,4 @@
-r"""What all likelihoods share: predictions that held-out rows have calibrated."""
+r"""The base of all likelihoods: methods for the objectives, and calibration by held-out rows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-MOST_STRETCHES = 64  # of known targets that are remembered; of more gaps the longest count
-_SHORTEST_GAP = (0.02, 3.0)  # in units of the reach, and of the typical step
+from deeplfm.errors import ConfigError
+from deeplfm.features.columns import LayerColumns
+from deeplfm.layers import Layer
+
+MAX_SEGMENTS = 64  # of observed time that are stored; where there are more, the longest gaps count
+_SHORTEST_GAP = (0.02, 3.0)  # in units of the reach, and of the median time step
 
 
 class Components(NamedTuple):
@@ -31,12 +35,15 @@ class Components(NamedTuple):
 
 
 class Likelihood(nn.Module):
-    r"""What an observation is, given the function.
+    r"""p(y | f): the distribution of an observation, given the values f of the last layer.
 
-    Predictions multiply noise variances by ``inflation``, which held-out rows may set: training sees
-    the noise it has fitted. In a series it grows with the distance from the data, from nothing inside
-    to the whole of it beyond ``reach``: held-out rows after the end say little of what happens between
-    two known values.
+    A new likelihood needs :meth:`log_prob` and :meth:`components`; closed forms of
+    :meth:`expected_log_prob` and :meth:`log_marginal` make training faster where they exist.
+
+    Predictions multiply noise variances by ``inflation``, which held-out rows may set: training fits
+    the noise of the rows it sees. In a series the inflation grows with the distance from the data, from
+    1 inside to its full value beyond ``reach``, because held-out rows after the end are no evidence
+    about gaps between two observed values.
 
     Args:
         n_outputs: number D of outputs.
@@ -50,7 +57,16 @@ class Likelihood(nn.Module):
         super().__init__()
         self.register_buffer("inflation", torch.ones(n_outputs))
         self.register_buffer("reach", torch.tensor(math.inf))
-        self.register_buffer("support", torch.full((n_outputs, MOST_STRETCHES, 2), math.inf))
+        self.register_buffer("support", torch.full((n_outputs, MAX_SEGMENTS, 2), math.inf))
+
+    @abstractmethod
+    def log_prob(
+        self,
+        x: Float[Tensor, "N P"],
+        target: Float[Tensor, "N D"],
+        function: Float[Tensor, "*S N U"],
+    ) -> Float[Tensor, "*S N D"]:
+        """Log density of targets given values of the last layer."""
 
     @abstractmethod
     def components(
@@ -61,12 +77,48 @@ class Likelihood(nn.Module):
     ) -> Components:
         """The prediction of each row, from the moments of the last layer for each sample."""
 
+    def expected_log_prob(
+        self,
+        layer: Layer,
+        features: LayerColumns,
+        x: Float[Tensor, "N P"],
+        target: Float[Tensor, "N D"],
+        weight: Float[Tensor, "N D"],
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, ""]:
+        """Σ_nd w_nd E_q[log p(y_nd | f_n)]; by samples of f unless a likelihood has a closed form.
+
+        Args:
+            layer: the last layer, of which f is the output.
+            features: its features for samples of the hidden layers.
+            x: original inputs.
+            target: targets without gaps.
+            weight: of each entry; 0 where the target is missing.
+            generator: source of noise.
+        """
+        function = layer.sample(features, generator)
+        log_density = self.log_prob(x, target.to(function.dtype), function).mean(0)
+        return (weight.to(log_density.dtype) * log_density).sum()
+
+    def log_marginal(
+        self,
+        x: Float[Tensor, "N P"],
+        target: Float[Tensor, "N D"],
+        mean: Float[Tensor, "*S N U"],
+        variance: Float[Tensor, "*S N U"],
+    ) -> Float[Tensor, "*S N D"]:
+        """Log density of targets with f ~ N(mean, variance) integrated out."""
+        raise ConfigError(
+            f"likelihood: {type(self).__name__} has no closed form for the objective 'predictive'. "
+            "Use 'sampled-predictive' or 'elbo'."
+        )
+
     def penalty(self) -> Float[Tensor, ""]:
         """Minus the log prior of its own parameters, up to a constant."""
         return self.inflation.new_zeros(())
 
     def remoteness(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "N D"]:
-        """How far a row is from known targets: 0 among them, 1 beyond reach or where no time is."""
+        """Distance of a row from observed times in units of ``reach``, at most 1; 1 for tables."""
         first, last = self.support.unbind(-1)  # D R
         if bool(self.reach.isinf()):
             return torch.ones(len(x), len(first), dtype=first.dtype, device=x.device)
@@ -75,12 +127,12 @@ class Likelihood(nn.Module):
         return (outside / self.reach).clamp(0, 1)
 
     def set_support(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"], reach: float) -> None:
-        """Remember where the targets of a series are known, but for gaps that do not matter.
+        """Store the segments of time in which the targets of a series are observed.
 
         Args:
             x: times, in any order, and covariates.
             y: targets; NaN marks a missing one.
-            reach: distance from which on all of the inflation counts.
+            reach: distance from which on the whole inflation counts.
         """
         self.reach.fill_(reach)
         self.support.fill_(math.inf)
@@ -88,20 +140,20 @@ class Likelihood(nn.Module):
 
     @torch.no_grad()
     def extend_support(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> None:
-        """Remember further known targets of a series."""
+        """Add further observed targets of a series to the segments."""
         if bool(self.reach.isinf()):
             return
-        for d, known in enumerate((~y.isnan()).unbind(-1)):
-            time = x[known, 0].sort().values
+        for d, observed in enumerate((~y.isnan()).unbind(-1)):
+            time = x[observed, 0].sort().values
             if not len(time):
                 continue
-            least = _SHORTEST_GAP[0] * float(self.reach)
+            shortest = _SHORTEST_GAP[0] * float(self.reach)
             if len(time) > 1:
-                least = max(least, _SHORTEST_GAP[1] * float(time.diff().median()))
+                shortest = max(shortest, _SHORTEST_GAP[1] * float(time.diff().median()))
             before = self.support[d][self.support[d, :, 0].isfinite()]
-            stretches = _merged(torch.cat([before, torch.stack([time, time], dim=-1)]), least)
+            segments = _merge(torch.cat([before, torch.stack([time, time], dim=-1)]), shortest)
             self.support[d] = math.inf
-            self.support[d, : len(stretches)] = stretches
+            self.support[d, : len(segments)] = segments
 
 
 def mask_missing(
@@ -112,12 +164,12 @@ def mask_missing(
     return torch.where(observed, target, torch.zeros_like(target)), observed
 
 
-def _merged(stretches: Float[Tensor, "n 2"], least: float) -> Float[Tensor, "m 2"]:
-    """Stretches of time with no gap shorter than the least between them; of many, the longest gaps."""
-    first, last = stretches[stretches[:, 0].argsort()].unbind(-1)
+def _merge(segments: Float[Tensor, "n 2"], shortest_gap: float) -> Float[Tensor, "m 2"]:
+    """Join segments of time across gaps that are short, or shorter than the MAX_SEGMENTS longest."""
+    first, last = segments[segments[:, 0].argsort()].unbind(-1)
     last = last.cummax(0).values
-    gap, before = (first[1:] - last[:-1]).topk(min(MOST_STRETCHES, len(first)) - 1)
-    before = before[gap > least].sort().values
+    gap, before = (first[1:] - last[:-1]).topk(min(MAX_SEGMENTS, len(first)) - 1)
+    before = before[gap > shortest_gap].sort().values
     return torch.stack(
         [torch.cat([first[:1], first[before + 1]]), torch.cat([last[before], last[-1:]])], dim=-1
     )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from deeplfm.config import BlockConfig
 from deeplfm.features.columns import LayerColumns
-from deeplfm.layers import Block
+from deeplfm.layers import Block, Layer
 from deeplfm.likelihoods.base import Components, Likelihood, mask_missing
 from deeplfm.variational.products import multiply
 
@@ -18,7 +18,7 @@ _LOG_2PI = math.log(2 * math.pi)
 
 
 class Gaussian(Likelihood):
-    r"""y = f + e with e ~ N(0, σ_d²), or σ_d²(x) = σ_d² exp(ψ(x)ᵀv_d) from a head of its own.
+    r"""y = f + e with e ~ N(0, σ_d²), or σ_d²(x) = σ_d² exp(ψ(x)ᵀv_d) from a noise head.
 
     The head is a block of features on the original input whose weights v have a N(0, 1) prior and
     are point estimates; :meth:`penalty` is −log p(v) up to a constant.
@@ -27,6 +27,7 @@ class Gaussian(Likelihood):
         n_inputs: number of original input columns.
         n_outputs: number D of outputs.
         input_dependent: learn the variance as a function of the input.
+        is_shared: one σ² for all outputs.
         generator: source of the head's frequencies.
     """
 
@@ -35,10 +36,12 @@ class Gaussian(Likelihood):
         n_inputs: int,
         n_outputs: int,
         input_dependent: bool = False,
+        is_shared: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(n_outputs)
-        self.log_variance = nn.Parameter(torch.full((n_outputs,), math.log(0.01)))
+        n_variances = 1 if is_shared else n_outputs
+        self.log_variance = nn.Parameter(torch.full((n_variances,), math.log(0.01)))
         self.head: Block | None = None
         if input_dependent:
             config = BlockConfig(system="eq", n_features=20, frequencies="prior-fixed")
@@ -48,7 +51,7 @@ class Gaussian(Likelihood):
 
     def variance(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "N D"]:
         """Noise variance at each row."""
-        log_variance = self.log_variance.expand(x.shape[-2], -1)
+        log_variance = self.log_variance.expand(x.shape[-2], len(self.inflation))
         if self.head is not None:
             columns = LayerColumns([self.head(x, 1)], 1, len(x)).whole()
             log_variance = log_variance + multiply(columns, self.head_weights[None])[0]
@@ -82,26 +85,39 @@ class Gaussian(Likelihood):
         weight = mean.new_full((len(mean), 1, mean.shape[-1]), 1 / len(mean))
         return Components(mean, variance, noise, weight)
 
+    def log_prob(
+        self,
+        x: Float[Tensor, "N P"],
+        target: Float[Tensor, "N D"],
+        function: Float[Tensor, "*S N D"],
+    ) -> Float[Tensor, "*S N D"]:
+        """Density N(y; f, σ²)."""
+        return self.log_marginal(x, target, function, torch.zeros_like(function))
+
     def expected_log_prob(
         self,
+        layer: Layer,
+        features: LayerColumns,
+        x: Float[Tensor, "N P"],
         target: Float[Tensor, "N D"],
-        mean: Float[Tensor, "*S N D"],
-        variance: Float[Tensor, "*S N D"],
-        noise_variance: Float[Tensor, "N D"],
-    ) -> Float[Tensor, "*S N D"]:
-        """E[log N(y; f, σ²)] under f ~ N(mean, variance), in closed form."""
-        squares = (target - mean).square() + variance
-        return -0.5 * (_LOG_2PI + noise_variance.log() + squares / noise_variance)
+        weight: Float[Tensor, "N D"],
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, ""]:
+        """Σ w E[log N(y; f, σ²)] = Σ w log N(y; y, σ²) − ½ Σ w E[(y − f)²]/σ², moments not stored."""
+        variance = self.variance(x)
+        squares = layer.squares(features, target, weight / variance)
+        weight, log_variance = (item.to(squares.dtype) for item in (weight, variance.log()))
+        return -0.5 * ((weight * (_LOG_2PI + log_variance)).sum() + squares)
 
     def log_marginal(
         self,
+        x: Float[Tensor, "N P"],
         target: Float[Tensor, "N D"],
         mean: Float[Tensor, "*S N D"],
         variance: Float[Tensor, "*S N D"],
-        noise_variance: Float[Tensor, "N D"],
     ) -> Float[Tensor, "*S N D"]:
-        """Log density of y with f integrated out."""
-        total = variance + noise_variance
+        """Density N(y; mean, variance + σ²)."""
+        total = variance + self.variance(x).to(mean.dtype)
         return -0.5 * (_LOG_2PI + total.log() + (target - mean).square() / total)
 
     def penalty(self) -> Float[Tensor, ""]:

@@ -12,7 +12,7 @@ from deeplfm.plots.calibration import (
     plot_coverage,
     plot_pit,
 )
-from deeplfm.plots.curves import forces_figure, hidden_figure, plot_curve
+from deeplfm.plots.curves import components_figure, forces_figure, hidden_figure, plot_curve
 from deeplfm.plots.dense import gaps_of, plot_observations
 from deeplfm.plots.fan import COVERAGES, Fan, fans_of, plot_fan
 from deeplfm.plots.forecast import forecast_figure, plot_forecast
@@ -21,8 +21,8 @@ from deeplfm.plots.spectra import (
     filters_figure,
     plot_filter,
     plot_spectrum,
+    power_spectrum,
     spectrum_figure,
-    wave_power,
 )
 from deeplfm.plots.timeaxis import TimeAxis
 from deeplfm.plots.toy import toy_figure
@@ -32,6 +32,7 @@ __all__ = [
     "Fan",
     "TimeAxis",
     "calibration_figure",
+    "components_figure",
     "coverage_band",
     "fans_of",
     "filters_figure",
@@ -50,7 +51,7 @@ __all__ = [
     "plot_observations",
     "plot_pit",
     "plot_spectrum",
+    "power_spectrum",
     "spectrum_figure",
     "toy_figure",
-    "wave_power",
 ]

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float64
 from numpy import ndarray
 
-from deeplfm.inspection.forces import Spectrum
+from deeplfm.inspection.spectra import Spectrum
 from deeplfm.report.clock import Clock
 from deeplfm.report.facts import RecordFacts, read_record
 from deeplfm.report.prediction import (
@@ -23,8 +23,8 @@ from deeplfm.report.prediction import (
     posteriors,
     predict,
 )
-from deeplfm.selection.select import Report
-from deeplfm.selection.split import split
+from deeplfm.selection.result import Selection
+from deeplfm.selection.split import hold_out
 from deeplfm.training import Rows
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Case:
     training: pd.DataFrame
     record: RecordFacts
     used: Used
-    report: Report
+    report: Selection
     spectra: list[Spectrum]
     lines: dict[str, list[Line]]
     model_unit: float
@@ -191,7 +191,7 @@ def used_rows(forecaster: DeepLFMForecaster, clock: Clock) -> Used:
     # rows that came by update() lie beyond 1: they did not shape the fit
     used = numbers[(since > -1e-9) & (since < 1 + 1e-9)]
     rows = Rows(torch.as_tensor(used)[:, None], torch.zeros(len(used), 1))
-    fitted, _ = split(rows, is_series=True, seed=0)
+    fitted, _ = hold_out(rows, is_series=True, seed=0)
     fitted_until = float(fitted.everything().x.max()) if len(fitted) else float(used[0])
     return Used(len(used), float(used[0]), float(used[-1]), float(used[-1]) - fitted_until)
 

@@ -18,8 +18,7 @@ import deeplfm
 from deeplfm.errors import InputError
 from deeplfm.estimators.observations import Name
 from deeplfm.estimators.roles import SUFFIXES
-from deeplfm.io.files import write_whole
-from deeplfm.io.versions import versions
+from deeplfm.io.files import versions, write_whole
 from deeplfm.report import tables
 from deeplfm.report.cautions import cautions, looks_clinical
 from deeplfm.report.charts import MOST_POINTS

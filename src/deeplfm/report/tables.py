@@ -16,7 +16,7 @@ from deeplfm.report.evidence import Line, Score
 from deeplfm.report.facts import RecordFacts
 from deeplfm.report.prediction import LEVELS
 from deeplfm.report.wording import aligned, amount, count, percent
-from deeplfm.selection.select import Report
+from deeplfm.selection.result import Selection
 
 _SCORE_NAMES = {
     "rows": "rows",
@@ -92,7 +92,7 @@ def coverage_table(judgement: Score, targets: list[str]) -> Table:
     )
 
 
-def start_table(report: Report, targets: list[str]) -> Table | None:
+def start_table(report: Selection, targets: list[str]) -> Table | None:
     """What the rows held out inside the fit said of each start."""
     if not report.held_out_mnll:
         return None

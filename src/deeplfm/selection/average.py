@@ -64,12 +64,13 @@ class ModelAverage(nn.Module):
 
     def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:
         """Mixture of the members' predictions, of those that have a say at each row."""
-        weight = self._weight_at(x)
+        weight = self.weight_at(x)
         heard = [b for b, share in enumerate(weight) if bool((share > 0).any())]
         parts = [self.members[b].posterior(x) for b in heard]
         return parts[0] if len(parts) == 1 else mix(parts, weight[heard])
 
-    def _weight_at(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "B _ D"]:
+    def weight_at(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "B _ D"]:
+        """Weight of each member for every output, and for every row where rows differ."""
         plain = self.weight[:, None]
         if bool((self.span[0] < self.span[1]).any()):
             is_between = (x[:, :1] >= self.span[0]) & (x[:, :1] <= self.span[1])

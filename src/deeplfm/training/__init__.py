@@ -1,11 +1,10 @@
-"""Training: schedules, the loop, progress, and what to say when it fails."""
+"""Training: rows, schedules, the loop, progress and interruption."""
 
 from deeplfm.training.loop import History, train
 from deeplfm.training.rows import Rows, RowSource, StoredRows
-from deeplfm.training.schedule import PUBLIC_CODE_PHASES, ROLES, Phase, Schedule
+from deeplfm.training.schedule import ROLES, Phase, Schedule
 
 __all__ = [
-    "PUBLIC_CODE_PHASES",
     "ROLES",
     "History",
     "Phase",

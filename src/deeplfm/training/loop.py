@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import math
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count, repeat
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -21,19 +22,18 @@ from deeplfm.training.divergence import diverged
 from deeplfm.training.interruption import stop_reason
 from deeplfm.training.progress import Progress, Silent
 from deeplfm.training.rows import Rows, RowSource
-from deeplfm.training.schedule import Phase, Schedule, role_of
-from deeplfm.training.shuffling import shuffled_batches
+from deeplfm.training.schedule import Phase, Role, Schedule, role_of
 
 
 @dataclass
 class History:
-    """What happened while training.
+    """Losses and scores of a training run.
 
     Attributes:
         loss: minus the objective per row, for every step.
         validation: step, NMSE and MNLL of the validation rows.
-        stopped: why it ended: "steps", "plateau", "time" or "interrupt".
-        seconds: how long it took.
+        stopped: reason of the end: "steps", "plateau", "time" or "interrupt".
+        seconds: duration.
     """
 
     loss: list[float] = field(default_factory=list)
@@ -43,7 +43,7 @@ class History:
 
     @property
     def was_cut(self) -> bool:
-        """Whether it ended before it was done."""
+        """Whether Ctrl-C or the time limit ended it."""
         return self.stopped in ("interrupt", "time")
 
 
@@ -58,17 +58,17 @@ def train(
 ) -> History:
     """Train a model in place; with validation rows, end at the parameters that scored best there.
 
-    It ends early on a plateau, by Ctrl-C, or when the time limit is over.
+    It ends early on a plateau, by Ctrl-C, or at the time limit.
 
     Args:
-        model: what to train.
+        model: the model to train.
         rows: training rows.
-        schedule: how.
-        seed: of mini-batches and noise: the same seed gives the same bits.
+        schedule: objective, phases, rates and limits.
+        seed: of mini-batches and noise; the same seed gives the same bits.
         validation: rows to score while training.
-        progress: what to report to.
-        solve: end with exact output weights solved on all rows: a pass through them, which a
-            caller that solves them again can save.
+        progress: receives every step.
+        solve: solve exact output weights on all rows at the end. A caller that solves them later
+            saves this pass through the rows.
     """
     run = _Run(model, rows, schedule, seed, validation, progress or Silent())
     started = time.monotonic()
@@ -95,51 +95,65 @@ class _Run:
         self.model, self.rows, self.schedule, self.seed = model, rows, schedule, seed
         self.validation, self.progress = validation, progress
         self.history = History()
-        self.objective = objective(schedule.objective)
         if model.has_exact_output and schedule.objective != "collapsed":
             raise ConfigError(
                 f"schedule: objective {schedule.objective!r} would leave exact weights at their "
                 "prior. Use 'collapsed', or weights='full' or 'mean-field'."
             )
-        self.n_samples = schedule.n_samples or model.config.n_samples
         size = schedule.batch_size or len(rows)
-        self.full_batch = size >= len(rows)
+        is_full = size >= len(rows)
         self.batches: Iterator[Rows] = (
-            repeat(rows.everything()) if self.full_batch else self._batches(size)
+            repeat(rows.everything()) if is_full else rows.batches(size, seed)
         )
+        self.objective = objective(schedule.objective, 1.0 if is_full else schedule.natural_rate)
+        self.roles: set[Role] | None = None
+        self.optimiser: torch.optim.Optimizer | None = None
         self.step = 0
         self.best = (math.inf, 0)
         self.best_state: dict[str, Any] | None = None
 
     def phase(self, phase: Phase) -> bool:
         """Run one phase; False when a limit was reached."""
-        chosen = [p for name, p in self.learnable() if role_of(name) in phase.train]
-        if not chosen or not phase.n_steps:
+        optimiser = self._optimiser(phase.train) if phase.n_steps else None
+        if optimiser is None:
             return True
-        optimiser = torch.optim.AdamW(
-            chosen,
-            lr=self.schedule.learning_rate,
-            weight_decay=self.schedule.weight_decay,
-            fused=True,  # one call for all parameters
-        )
+        n_samples = phase.n_samples or self.schedule.n_samples or self.model.config.n_samples
         low = self.schedule.final_rate_fraction
         decline = torch.optim.lr_scheduler.LambdaLR(
             optimiser,
             lambda k: low + (1 - low) * 0.5 * (1 + math.cos(math.pi * k / phase.n_steps)),
         )
         for _ in range(phase.n_steps):
-            self._step(optimiser)
+            self._step(optimiser, n_samples)
             decline.step()
             if self._should_stop():
                 return False
         return True
 
-    def learnable(self) -> list[tuple[str, torch.nn.Parameter]]:
-        """Parameters that training may move."""
-        return [(name, p) for name, p in self.model.named_parameters() if p.requires_grad]
+    def _optimiser(self, roles: tuple[Role, ...]) -> torch.optim.Optimizer | None:
+        """AdamW for the parameters of some roles: the present one where its roles are the same."""
+        if set(roles) == self.roles:
+            return self.optimiser
+        by_rate: dict[float, list[torch.nn.Parameter]] = defaultdict(list)
+        for name, parameter in self.model.named_parameters():
+            if parameter.requires_grad and role_of(name) in roles:
+                is_std = name.endswith("log_std")
+                by_rate[self.schedule.std_rate if is_std else 1.0].append(parameter)
+        groups = [
+            {
+                "params": parameters,
+                "lr": self.schedule.learning_rate * rate,
+                "weight_decay": self.schedule.weight_decay / rate,
+            }
+            for rate, parameters in by_rate.items()
+        ]
+        self.roles = set(roles)
+        # fused: one call for all parameters
+        self.optimiser = torch.optim.AdamW(groups, fused=True) if groups else None
+        return self.optimiser
 
     def finish(self) -> None:
-        """Restore the best parameters where they are known."""
+        """Restore the parameters of the best validation score, if there is one."""
         if self.validation is not None and self.step % self.schedule.validate_every:
             self._validate()
         if self.best_state is not None:
@@ -147,7 +161,7 @@ class _Run:
         if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
             raise diverged(self.model, next(self.rows.chunks()).x, self.step, math.nan)
 
-    def _step(self, optimiser: torch.optim.Optimizer) -> None:
+    def _step(self, optimiser: torch.optim.Optimizer, n_samples: int) -> None:
         batch = next(self.batches)
         generator = generator_for(self.seed, "step", self.step, batch.x.device)
         optimiser.zero_grad(set_to_none=True)
@@ -155,9 +169,8 @@ class _Run:
             value = self.objective(
                 self.model,
                 Batch(batch.x, batch.y, len(self.rows), batch.weight),
-                self.n_samples,
+                n_samples,
                 generator,
-                rate=1.0 if self.full_batch else self.schedule.natural_rate,
             )
         except torch.linalg.LinAlgError as error:  # not finite, so not positive definite
             raise diverged(self.model, batch.x, self.step + 1, math.nan) from error
@@ -194,7 +207,7 @@ class _Run:
         weights = copy.deepcopy(self.model.output_layer.weights.state_dict())
         condition(self.model, self.rows)
         posterior = self.model.posterior(self.validation.x)
-        self.model.output_layer.weights.load_state_dict(weights)  # looking must not disturb
+        self.model.output_layer.weights.load_state_dict(weights)  # training goes on from them
         score = float(mnll(posterior, self.validation.y).nanmean())
         error = float(nmse(posterior.mean, self.validation.y).nanmean())
         self.history.validation.append({"step": self.step, "nmse": error, "mnll": score})
@@ -206,9 +219,3 @@ class _Run:
             self.best = (score, self.step)
             return True
         return False
-
-    def _batches(self, size: int) -> Iterator[Rows]:
-        for epoch in count():
-            generator = generator_for(self.seed, "epoch", epoch)
-            for index in shuffled_batches(len(self.rows), size, generator):
-                yield self.rows.take(index)

@@ -1,4 +1,4 @@
-"""What training does, declared: objective, phases, limits."""
+"""How a model is trained, as plain data: objective, phases, rates, limits."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Literal
 
 from deeplfm.errors import ConfigError
 
-Role = Literal["weights", "frequencies", "hyperparameters"]
-ROLES: tuple[Role, ...] = ("weights", "frequencies", "hyperparameters")
+Role = Literal["weights", "frequencies", "hyperparameters", "noise"]
+ROLES: tuple[Role, ...] = ("weights", "frequencies", "hyperparameters", "noise")
 
 
 def role_of(parameter_name: str) -> Role:
-    """Which of W, Ω and Θ a parameter belongs to, by its place in the model."""
+    """Which of W, Ω, Θ and the likelihood a parameter belongs to, by its place in the model."""
+    if parameter_name.startswith("likelihood."):
+        return "noise"
     if ".weights." in parameter_name:
         return "weights"
     if ".frequencies." in parameter_name:
@@ -22,10 +24,18 @@ def role_of(parameter_name: str) -> Role:
 
 @dataclass(frozen=True)
 class Phase:
-    """A number of steps in which some of the parameters move."""
+    """A number of steps in which some of the parameters move.
+
+    Attributes:
+        n_steps: number of steps.
+        train: roles of the parameters that move. AdamW keeps its moments from one phase to the next
+            where both train the same roles.
+        n_samples: Monte Carlo samples per step; ``None`` takes the schedule's number.
+    """
 
     n_steps: int
     train: tuple[Role, ...] = ROLES
+    n_samples: int | None = None
 
 
 @dataclass(frozen=True)
@@ -33,12 +43,14 @@ class Schedule:
     """How a model is trained.
 
     Attributes:
-        objective: "elbo", "predictive", "collapsed" or "density".
-        phases: one after the other; the public code trains W for 200, then W and Ω, and Θ from 400.
+        objective: "elbo", "collapsed", "predictive" or "sampled-predictive".
+        phases: one after the other.
         batch_size: rows per step; ``None`` is all rows.
         learning_rate: of AdamW, at the start of each phase.
         final_rate_fraction: the rate falls along a cosine to this fraction by the end of a phase.
         weight_decay: of AdamW.
+        std_rate: learning rate of log standard deviations, as a fraction of the others'; ½ makes the
+            steps those of AdamW in log variances. The decay of a step stays the same.
         n_samples: Monte Carlo samples per step; ``None`` takes the model's own number.
         natural_rate: step of exact weights in mini-batches (full batches take the whole way).
         patience: stop after this many steps without a better objective (validation score, where
@@ -52,6 +64,7 @@ class Schedule:
     learning_rate: float = 0.01
     final_rate_fraction: float = 1.0
     weight_decay: float = 0.01
+    std_rate: float = 1.0
     n_samples: int | None = None
     natural_rate: float = 0.1
     patience: int | None = None
@@ -72,10 +85,3 @@ class Schedule:
     def n_steps(self) -> int:
         """Steps of all phases."""
         return sum(phase.n_steps for phase in self.phases)
-
-
-PUBLIC_CODE_PHASES = (
-    Phase(200, ("weights",)),
-    Phase(200, ("weights", "frequencies")),
-    Phase(600),
-)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from deeplfm.errors import ConfigError
@@ -20,6 +20,9 @@ from deeplfm.variational.products import (
     row_quadratic,
 )
 
+Columns = slice | Int64[Tensor, " k"]
+ALL = slice(None)
+
 
 class GaussianWeights(nn.Module):
     """What every q(W) can do: moments of ΦW, draws of W, and its KL from the prior."""
@@ -27,8 +30,8 @@ class GaussianWeights(nn.Module):
     mean: Tensor
 
     @abstractmethod
-    def coefficients(self) -> tuple[Tensor, ...]:
-        """What the moments of ΦW need to know of q, as tensors."""
+    def coefficients(self, columns: Columns = ALL) -> tuple[Tensor, ...]:
+        """What the moments of ΦW, or of some columns of Φ and their weights, need of q, as tensors."""
 
     @staticmethod
     @abstractmethod
@@ -60,9 +63,9 @@ class MeanField(GaussianWeights):
         self.mean = nn.Parameter(torch.zeros(n_groups, n_columns, n_units))
         self.log_std = nn.Parameter(torch.zeros(n_groups, n_columns, n_units))
 
-    def coefficients(self) -> tuple[Tensor, ...]:
+    def coefficients(self, columns: Columns = ALL) -> tuple[Tensor, ...]:
         """M and V."""
-        return self.mean, (2 * self.log_std).exp()
+        return self.mean[:, columns], (2 * self.log_std[:, columns]).exp()
 
     @staticmethod
     def moments(
@@ -96,9 +99,9 @@ class FullCovariance(GaussianWeights):
         diagonal = self.raw_root.diagonal(dim1=-2, dim2=-1).exp()
         return self.raw_root.tril(-1) + torch.diag_embed(diagonal)
 
-    def coefficients(self) -> tuple[Tensor, ...]:
+    def coefficients(self, columns: Columns = ALL) -> tuple[Tensor, ...]:
         """Mean and root."""
-        return self.mean, self.root
+        return self.mean[:, columns], self.root[:, :, columns]
 
     @staticmethod
     def moments(
@@ -151,9 +154,10 @@ class Exact(FullCovariance):
         """R, upper triangular here: the inverse transposed factor of the precision."""
         return self._root
 
-    def coefficients(self) -> tuple[Tensor, ...]:
+    def coefficients(self, columns: Columns = ALL) -> tuple[Tensor, ...]:
         """Mean and covariance A⁻¹."""
-        return self.mean, self._root @ self._root.mT
+        root = self._root[:, :, columns]
+        return self.mean[:, columns], root @ root.mT
 
     @staticmethod
     def moments(
@@ -175,16 +179,16 @@ class Exact(FullCovariance):
         eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
         self.precision = torch.lerp(self.precision, gram + eye, rate)
         self.shift = torch.lerp(self.shift, moment, rate)
-        self._refresh()
+        self.refresh()
 
     @torch.no_grad()
     def condition_on(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
         """Add what further rows say: the posterior so far is their prior."""
         self.precision = self.precision + gram
         self.shift = self.shift + moment
-        self._refresh()
+        self.refresh()
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
         """Mean and root of the natural parameters."""
         eye = torch.eye(self.precision.shape[-1], dtype=torch.float64, device=self.precision.device)
         factor = torch.linalg.cholesky(self.precision)

@@ -8,7 +8,7 @@ from deeplfm.experiments.models import (
     comparator,
     deep_gp,
     dlfm,
-    dlfm_alone,
+    ensemble,
     paper_dlfm,
 )
 from deeplfm.recipes import Architecture, recipes_for
@@ -56,28 +56,32 @@ def test_what_is_not_there_is_told_when_it_is_built(registry, monkeypatch):
         build(comparator("trees"))
 
 
-def test_a_deep_gp_comes_as_the_paper_trains_it_and_with_our_care(registry, monkeypatch):
+def test_a_deep_gp_is_trained_as_published_and_as_ours(registry, monkeypatch):
     class Deep(Plain):
         def __init__(self, preset="paper", hidden=(3,), compile=False, time_limit=None):
             self.preset, self.hidden, self.time_limit = preset, hidden, time_limit
 
     monkeypatch.setitem(models.BASELINES, "deep", Deep)
     entries = deep_gp("deep", "D", hidden=(3, 3))
-    assert [entry.label for entry in entries] == ["deep", "deep (default preset)"]
+    assert [entry.label for entry in entries] == ["deep (paper)", "deep"]
     assert [build(entry).preset for entry in entries] == ["paper", "default"]
     assert {build(entry).hidden for entry in entries} == {(3, 3)}
     assert [build(entry).time_limit for entry in entries] == [None, 9.0]
 
 
-def test_ours_are_the_defaults_unless_told():
-    model = build(dlfm("series"))
-    changed = {name for name, value in model.get_params().items() if value is not None}
+def test_the_ensemble_has_the_default_settings_and_the_budget_for_each_candidate():
+    model = build(ensemble("series"))
     assert (model.preset, model.start, model.n_steps, model.hidden) == ("default", None, None, (3,))
-    n_starts = len(recipes_for("race", Architecture(), is_series=True))
-    assert "time_limit" in changed and model.time_limit == n_starts * 9.0
-    assert build(dlfm("table")).time_limit == 3 * 9.0
-    assert build(dlfm_alone("deep")).time_limit == build(dlfm_alone("table")).time_limit == 9.0
-    assert build(dlfm("series"), budget=None).time_limit is None
+    n_candidates = len(recipes_for("race", Architecture(), is_series=True))
+    assert model.time_limit == n_candidates * 9.0
+    assert build(ensemble("table")).time_limit == 3 * 9.0
+    assert build(ensemble("series"), budget=None).time_limit is None
+
+
+def test_a_dlfm_is_one_model_with_hidden_layers():
+    for kind, start in (("series", "deep"), ("table", "table")):
+        model = build(dlfm(kind))
+        assert (model.start, model.time_limit) == (start, 9.0)
     paper = build(paper_dlfm(n_forces=2, n_features=50))
     assert (paper.preset, paper.n_forces, paper.n_features) == ("paper", 2, 50)
     assert (paper.time_limit, paper.n_steps) == (None, None)  # all its steps, whatever the budget
@@ -85,5 +89,5 @@ def test_ours_are_the_defaults_unless_told():
 
 @pytest.mark.parametrize("kind", ["series", "table"])
 def test_a_quick_look_trains_a_few_steps(kind):
-    assert build(dlfm(kind), is_quick=True).n_steps <= 5
+    assert build(ensemble(kind), is_quick=True).n_steps <= 5
     assert build(paper_dlfm(n_features=50), is_quick=True).n_features == 10

@@ -1,4 +1,4 @@
-"""The page about all results: what it says, and that the files beside it are enough to write it."""
+"""The page about all results: its content, and that the files beside it are enough to write it."""
 
 import json
 import re
@@ -8,14 +8,14 @@ import pytest
 from tiny_experiment import entry, experiment
 
 from deeplfm.errors import InputError
-from deeplfm.experiments import setup as setups
+from deeplfm.experiments import catalogue as setups
 from deeplfm.experiments.archive import Archive, without_paths
+from deeplfm.experiments.catalogue import Setup, setups_in
 from deeplfm.experiments.figures import figures
 from deeplfm.experiments.outcome import Outcome
 from deeplfm.experiments.page import add_results, take_results, write_page
 from deeplfm.experiments.results import gathered, publish
 from deeplfm.experiments.runner import TASKS, plan, run
-from deeplfm.experiments.setup import Setup, setups_in
 from deeplfm.experiments.verdicts import verdict
 
 WHOLE = experiment(
@@ -74,13 +74,13 @@ def test_the_page_has_all_results_and_where_they_are_from(page):
     assert [rows[label][-2] for label in ("DLFM", "GP", "bad")] == ["3", "1", "0"]
     assert rows["DLFM"][2] == "0.39 (0.05)" and float(rows["DLFM"][1].strip("*")) > 0
     assert "tree" not in rows and "Not run: tree." in toy
-    for said in (
+    for text_ in (
         "**MIMIC 037, not CHARIS**",
         "At most 120 s",
         "- A note.",
         "bad: failed: ValueError",
     ):
-        assert said in toy
+        assert text_ in toy
     assert "`deeplfm reproduce toy --budget 120 --seeds 3`" in toy
     assert "`deeplfm reproduce uci --seeds 1`" in uci and "Not run: GP, bad, tree." in uci
 
@@ -100,7 +100,7 @@ def test_the_page_is_made_again_from_the_files_beside_it_alone(page, monkeypatch
     assert page.read_text() == before
 
 
-def test_what_is_handed_on_says_nothing_of_the_machine(page):
+def test_the_files_contain_nothing_of_the_machine(page):
     for path in (page, *(page.parent / "results").iterdir()):
         text = path.read_text()
         assert "/home" not in text and "secret" not in text and "traceback" not in text
@@ -151,7 +151,7 @@ def test_what_a_folder_knows_already_stays(page, out, tmp_path):
 
 def test_a_page_needs_results_that_can_be_read(tmp_path):
     page = tmp_path / "results.md"
-    with pytest.raises(InputError, match="no results to write of"):
+    with pytest.raises(InputError, match="no results found"):
         write_page(page)
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "toy.json").write_text('{"records": []}')
@@ -196,40 +196,42 @@ def scored(label, nmse, mnll):
 @pytest.mark.parametrize(
     ("others", "sentence"),
     [
-        ([], "The default DLFM has the best median in all 2 columns."),
+        ([], "The ensemble has the best median in all 2 columns."),
         (
             [scored("GP", 0.1, 2.0), scored("tree", 0.2, 3.0)],
-            "The default DLFM has the best median in 1 of 2 columns (MNLL); it loses in a NMSE to GP "
+            "The ensemble has the best median in 1 of 2 columns (MNLL); it loses in a NMSE to GP "
             "(0.30 against 0.10, 3.0 times as much).",
         ),
         (
             [scored("GP", 0.25, 2.0), scored("tree", 0.4, -0.5)],
-            "The default DLFM has the best median in no column; it loses in a NMSE to GP (0.30 against "
+            "The ensemble has the best median in no column; it loses in a NMSE to GP (0.30 against "
             "0.25, 20 % more) and in MNLL to tree (1.00 against -0.50, 1.50 more).",
         ),
     ],
 )
-def test_a_sentence_says_where_ours_is_best_and_where_it_loses(others, sentence):
-    models = (entry("DLFM", "A"), entry("GP"), entry("tree"))
-    tiny = experiment(*models, cases=("first",))
-    records = [scored("DLFM", 0.3, 1.0), *others]
-    told = verdict(Outcome(tiny, records, n_seeds=1))
-    assert told == f"{sentence} It is below the paper's own DLFM in 1 of 1 published columns."
-    warned = replace(tiny, warning="Other data")
-    assert verdict(Outcome(warned, records, n_seeds=1)) == sentence
+def test_a_sentence_states_where_the_ensemble_is_best_and_where_it_loses(others, sentence):
+    tiny = experiment(entry("ensemble"), entry("GP"), entry("tree"), cases=("first",))
+    records = [scored("ensemble", 0.3, 1.0), *others]
+    assert verdict(Outcome(tiny, records, n_seeds=1)) == sentence
     assert "no scores" in verdict(Outcome(tiny, records[1:], n_seeds=1))
 
 
 def test_settings_of_ours_are_compared_with_each_other():
     tiny = experiment(entry("DLFM M=1"), entry("DLFM M=2"), cases=("first",))
     records = [scored("DLFM M=1", 0.3, 1.0), scored("DLFM M=2", 0.2, 2.0)]
-    told = verdict(Outcome(tiny, records, n_seeds=1))
-    assert told == "The best median has in a NMSE DLFM M=2 (0.20) and in MNLL DLFM M=1 (1.00)."
+    sentence = verdict(Outcome(tiny, records, n_seeds=1))
+    assert sentence == "The best median has in a NMSE DLFM M=2 (0.20) and in MNLL DLFM M=1 (1.00)."
 
 
-def test_the_papers_preset_stands_beside_the_papers_numbers_too():
-    preset = "DLFM (paper preset)"
-    tiny = experiment(entry("DLFM", "A"), entry(preset, "A"), cases=("first",))
-    records = [scored("DLFM", 0.3, 1.0), scored(preset, 9.0, 9.0)]
-    told = verdict(Outcome(tiny, records, n_seeds=1))
-    assert told.endswith(f"DLFM in 1 of 1 published columns, {preset} in 0.")
+def test_only_a_dlfm_is_compared_with_the_published_one():
+    models = (entry("ensemble"), entry("DLFM", "A"), entry("DLFM (paper)", "A"))
+    tiny = experiment(*models, cases=("first",))
+    scores = (("ensemble", 0.1), ("DLFM", 0.3), ("DLFM (paper)", 9.0))
+    records = [scored(label, score, score) for label, score in scores]
+    sentence = verdict(Outcome(tiny, records, n_seeds=1))
+    assert sentence == (
+        "The ensemble has the best median in all 2 columns. Better than the DLFM of the published "
+        "table: DLFM in 1 of 1 columns and DLFM (paper) in 0 of 1 columns."
+    )
+    warned = replace(tiny, warning="Other data")
+    assert "published" not in verdict(Outcome(warned, records, n_seeds=1))

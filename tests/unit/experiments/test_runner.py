@@ -19,7 +19,7 @@ from deeplfm.experiments.models import comparator
 from deeplfm.experiments.runner import TASKS, left_aside, plan, records, run, seeds_in
 from deeplfm.experiments.source import source_digest
 from deeplfm.experiments.tasks import DONE, FAILED, NOT_AVAILABLE, drawing
-from deeplfm.io.versions import versions
+from deeplfm.io.files import versions
 
 PATIENCE = 120  # seconds until a process counts as stuck
 

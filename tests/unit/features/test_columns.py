@@ -379,7 +379,8 @@ def bound_of_moments(model, batch, generator):
     )
     observed, noise = ~batch.y.isnan(), model.likelihood.variance(batch.x)
     target = torch.where(observed, batch.y, 0.0)
-    log_density = model.likelihood.expected_log_prob(target, mean, variance, noise).mean(0)
+    squares = ((target - mean).square() + variance) / noise
+    log_density = -0.5 * (math.log(2 * math.pi) + noise.log() + squares).mean(0)
     weight = 1.0 if batch.row_weight is None else batch.row_weight[:, None]
     total = batch.n_rows / len(batch.x) * (log_density * observed * weight).sum()
     return total - model.kl() - model.likelihood.penalty()

@@ -8,7 +8,7 @@ import torch
 
 from deeplfm import DeepLFMRegressor
 from deeplfm.likelihoods import Gaussian
-from deeplfm.likelihoods.base import MOST_STRETCHES
+from deeplfm.likelihoods.base import MAX_SEGMENTS
 
 TIME = torch.linspace(0, 1, 101)[:, None]
 
@@ -30,7 +30,7 @@ def test_without_a_support_all_rows_are_remote() -> None:
     x = torch.randn(5, 2)
     assert torch.equal(plain.remoteness(x), torch.ones(5, 3))
     torch.testing.assert_close(plain.predictive_variance(x), 4 * plain.variance(x))
-    plain.extend_support(x, torch.zeros(5, 3))  # a table has no time to set_train_data
+    plain.extend_support(x, torch.zeros(5, 3))  # a table has no time
     assert torch.equal(plain.remoteness(x), torch.ones(5, 3))
 
 
@@ -61,13 +61,13 @@ def test_further_rows_extend_the_support_and_close_gaps() -> None:
     assert found.support[0].isfinite().all(-1).sum() == 1
 
 
-def test_of_very_many_gaps_the_longest_are_remembered() -> None:
-    pieces = torch.arange(3.0 * MOST_STRETCHES)
+def test_of_very_many_gaps_the_longest_are_stored() -> None:
+    pieces = torch.arange(3.0 * MAX_SEGMENTS)
     time = torch.cat([10 * pieces + step for step in torch.linspace(0, 1, 5)])
     time = time + 50.0 * (time >= 1000)  # one gap above all others
     found = Gaussian(1, 1)
     found.set_support(time[:, None], torch.zeros(len(time), 1), reach=1.0)
-    assert found.support[0].isfinite().all(-1).sum() == MOST_STRETCHES
+    assert found.support[0].isfinite().all(-1).sum() == MAX_SEGMENTS
     assert found.remoteness(at(1020.0)) == 1
 
 

@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from deeplfm.errors import InputError
 from deeplfm.inspection.forces import Curve
-from deeplfm.plots import forces_figure, hidden_figure, plot_curve
+from deeplfm.plots import components_figure, forces_figure, hidden_figure, plot_curve
 
 TIME = np.linspace(0, 5, 51)
 
@@ -98,3 +98,39 @@ def test_curves_over_timestamps():
 def test_a_model_without_forces_has_no_figure():
     with pytest.raises(InputError, match="nothing to draw"):
         forces_figure(TIME, [])
+
+
+def table(*targets, index=TIME, names=("trend", "season")):
+    values = {"mean": SINE, "low": SINE - WIDENING, "high": SINE + WIDENING}
+    columns = {
+        (target, name, value): d * values[value]
+        for d, target in enumerate(targets, start=1)
+        for name in names
+        for value in values
+    }
+    frame = pd.DataFrame(columns).set_axis(index)
+    return frame.rename_axis(columns=["target", "component", "value"])
+
+
+def test_every_component_has_a_panel_with_its_band(edges):
+    figure = components_figure(table("load"), coverage=0.8, time_label="hours")
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["trend", "season"]
+    for ax in figure.axes:
+        np.testing.assert_array_equal(ax.lines[0].get_ydata(), SINE)
+        np.testing.assert_allclose(edges(band(ax), TIME), (SINE - WIDENING, SINE + WIDENING))
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["80 % band", "mean"]
+    assert figure.axes[-1].get_xlabel() == "hours"
+
+
+def test_every_target_has_a_column_of_components():
+    figure = components_figure(table("load", "price"))
+    titles = [ax.get_title(loc="left") for ax in figure.axes]
+    assert titles == ["load: trend", "price: trend", "load: season", "price: season"]
+    np.testing.assert_array_equal(figure.axes[1].lines[0].get_ydata(), 2 * SINE)
+
+
+@pytest.mark.parametrize(("end", "is_marked"), [(None, False), (TIME[30], True), (TIME[-1], False)])
+def test_the_end_of_the_training_data_is_marked_where_a_forecast_follows(end, is_marked, drawn):
+    (ax, _) = components_figure(table("load"), end=end).axes
+    assert ("end of the training data" in drawn(ax)) == is_marked

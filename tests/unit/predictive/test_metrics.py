@@ -10,7 +10,7 @@ import torch
 
 from deeplfm.errors import InputError
 from deeplfm.experiments.scores import ScoreRow, score, write_json
-from deeplfm.io.versions import versions
+from deeplfm.io.files import versions
 from deeplfm.predictive.metrics import coverage, mnll, nmse
 from deeplfm.predictive.mixture import Predictive
 

@@ -4,13 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deeplfm.inspection.forces import Spectrum
+from deeplfm.inspection.spectra import Spectrum
 from deeplfm.report.cautions import cautions, looks_clinical
 from deeplfm.report.clock import Clock
 from deeplfm.report.evidence import Case, Line, Score, Used, lines_of
 from deeplfm.report.facts import read_record
 from deeplfm.report.prediction import LEVELS, Prediction
-from deeplfm.selection.select import Report
+from deeplfm.selection.result import CandidateResult, Selection
 from deeplfm.training import History
 
 
@@ -26,11 +26,11 @@ def case(values: np.ndarray | None = None, width: float = 1.0, **changes: object
         training=training,
         record=read_record(training, ["y"], clock),
         used=Used(100, 0.0, 99.0, 25.0),
-        report=Report(
-            names=["a"],
-            held_out_mnll={"a": [0.1], "b": [0.2]},
-            weight={"a": [1.0]},
-            histories={"a": History()},
+        report=Selection(
+            [
+                CandidateResult("a", "fitted", mnll=[0.1], weight=[1.0], history=History()),
+                CandidateResult("b", "fitted", mnll=[0.2]),
+            ]
         ),
         spectra=[],
         lines={"y": [Line(10.0, 0.9)]},
@@ -71,7 +71,7 @@ def test_a_forecast_longer_than_the_held_out_tail() -> None:
 
 
 def test_a_fit_without_held_out_rows() -> None:
-    report = Report(["paper"], histories={"paper": History()})
+    report = Selection.of_one("paper", History())
     assert "0 observations" in only(cautions(case(report=report)))
 
 
@@ -81,14 +81,14 @@ def test_a_series_cut_to_its_most_recent_rows() -> None:
 
 
 def test_starts_that_failed_and_starts_that_ran_out_of_time() -> None:
-    histories = {"a": History(stopped="time")}
-    report = Report(
-        names=["a"],
-        held_out_mnll={"a": [0.1]},
-        weight={"a": [1.0]},
-        histories=histories,
-        failed={"deep": "loss became NaN"},
-        untried=["phase", "memory"],
+    history = History(stopped="time")
+    report = Selection(
+        [
+            CandidateResult("a", "fitted", mnll=[0.1], weight=[1.0], history=history),
+            CandidateResult("deep", "failed", reason="loss became NaN"),
+            CandidateResult("phase"),
+            CandidateResult("memory"),
+        ]
     )
     failed, untried, stopped = cautions(case(report=report))
     assert "1 of 2 starts" in failed and "deep: loss became NaN" in failed

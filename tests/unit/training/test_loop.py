@@ -9,10 +9,10 @@ import torch
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.errors import ConfigError, TrainingDivergedError
 from deeplfm.model import DeepLFM
-from deeplfm.objective import OBJECTIVES, Batch, collapsed, elbo
+from deeplfm.objective import Batch, collapsed, elbo
 from deeplfm.predictive.metrics import mnll
 from deeplfm.randomness import generator_for, numpy_for, seed_for
-from deeplfm.training import ROLES, Phase, Rows, Schedule, train
+from deeplfm.training import ROLES, Phase, Rows, Schedule, loop, train
 from deeplfm.training.divergence import diverged
 from deeplfm.training.interruption import within
 from deeplfm.training.schedule import role_of
@@ -69,7 +69,7 @@ def test_same_seed_gives_the_same_bits(weights, objective, frequencies):
     states, losses = [], []
     for run in range(3):
         model = make(weights, frequencies=frequencies)
-        torch.manual_seed(run)  # the global stream has no say
+        torch.manual_seed(run)  # the global stream has no effect
         history = train(model, data(), schedule, seed=run // 2)
         states.append(snapshot(model))
         losses.append(history.loss)
@@ -101,12 +101,16 @@ def test_streams_of_noise_are_unrelated():
 def test_every_row_is_visited_once_in_an_epoch(monkeypatch):
     seen = []
 
-    def spy(model, batch, n_samples, generator, rate):
+    def spy(model, batch, n_samples, generator):
         seen.append(batch.x[:, 0])
-        assert (batch.n_rows, rate) == (30, 0.1)
+        assert batch.n_rows == 30
         return elbo(model, batch, n_samples, generator)
 
-    monkeypatch.setitem(OBJECTIVES, "elbo", spy)
+    def found(name, natural_rate):
+        assert (name, natural_rate) == ("elbo", 0.1)
+        return spy
+
+    monkeypatch.setattr(loop, "objective", found)
     rows = data()
     train(make(), rows, steps(10, batch_size=7))
     assert [len(batch) for batch in seen] == [6] * 10
@@ -123,7 +127,8 @@ def test_roles_follow_the_place_of_a_parameter():
         roles[role_of(name)].add(name.rsplit(".", 1)[-1])
     assert roles["weights"] == {"mean", "log_std"}
     assert roles["frequencies"] == {"mean", "log_std"}
-    assert {"log_decay", "log_lengthscale", "log_variance"} <= roles["hyperparameters"]
+    assert {"log_decay", "log_lengthscale"} <= roles["hyperparameters"]
+    assert roles["noise"] == {"log_variance"}
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -153,6 +158,48 @@ def test_phases_run_one_after_the_other():
     assert moved == {"weights", "frequencies"}
 
 
+def test_a_phase_has_its_own_number_of_samples(monkeypatch):
+    seen = []
+
+    def spy(model, batch, n_samples, generator):
+        seen.append(n_samples)
+        return elbo(model, batch, n_samples, generator)
+
+    monkeypatch.setattr(loop, "objective", lambda *_: spy)
+    phases = (Phase(2, n_samples=1), Phase(1), Phase(1, n_samples=5))
+    train(make(), data(), Schedule(phases=phases, n_samples=3))
+    assert seen == [1, 1, 3, 5]
+
+
+def test_phases_of_the_same_roles_are_one_run_of_the_optimiser():
+    """A phase that changes only the number of samples must not lose the moments of AdamW."""
+    kind = {"n_samples": 2, "batch_size": None}
+    one, two, other = make(), make(), make()
+    train(one, data(), Schedule(phases=(Phase(6),), **kind))
+    train(two, data(), Schedule(phases=(Phase(3), Phase(0, ("weights",)), Phase(3)), **kind))
+    train(other, data(), Schedule(phases=(Phase(3, ROLES[::-1]), Phase(3)), **kind))
+    for name, value in snapshot(one).items():
+        assert torch.equal(value, snapshot(two)[name]), name
+        assert torch.equal(value, snapshot(other)[name]), name
+
+
+def test_half_the_rate_of_log_std_takes_the_steps_of_log_variance():
+    single = torch.nn.ParameterDict({"log_std": torch.tensor(0.7)})
+    doubled = torch.nn.Parameter(torch.tensor(1.4))  # log variance
+    schedule = Schedule(weight_decay=0.3, std_rate=0.5)
+    run = loop._Run.__new__(loop._Run)
+    run.model, run.schedule, run.roles = single, schedule, None
+    ours = run._optimiser(("hyperparameters",))
+    theirs = torch.optim.AdamW([doubled], lr=schedule.learning_rate, weight_decay=0.3)
+    for _ in range(20):
+        for optimiser, log_variance in ((ours, 2 * single["log_std"]), (theirs, doubled)):
+            loss = log_variance.exp() + 1.5 * log_variance
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    torch.testing.assert_close(2 * single["log_std"], doubled)
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -167,7 +214,7 @@ def test_bad_schedules_are_refused(bad):
 
 
 def test_unknown_objective_is_refused_with_the_choices():
-    with pytest.raises(ConfigError, match="elbo, predictive, collapsed"):
+    with pytest.raises(ConfigError, match="elbo, predictive, sampled-predictive, collapsed"):
         train(make(), data(), steps(1, objective="evidence"))
 
 
@@ -248,8 +295,8 @@ def test_an_output_that_is_wholly_missing_does_no_harm(weights, objective):
     assert model.posterior(rows.x).std().isfinite().all()
 
 
-def test_missing_targets_have_no_say():
-    """What stands in place of a missing value does not matter to any gradient."""
+def test_missing_targets_have_no_effect():
+    """The value in place of a missing one does not change any gradient."""
     rows, gradients = data(), []
     y = rows.y.clone()
     y[::3, 0] = torch.nan

@@ -2,152 +2,132 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from deeplfm.experiments.declaration import Case, Column, Entry, Experiment, paper_table
 from deeplfm.experiments.models import (
-    RACE,
     comparator,
     comparators,
     deep_gp,
     dlfm,
-    dlfm_alone,
+    ensemble,
     paper_dlfm,
 )
 from deeplfm.experiments.paper.signals import CHARIS, Signals, extrapolated, imputed, signals_of
 
-_USERS_CHOICE = ("GP", "ridge on lags", "last period")
+_SIMPLE = ("GP", "ridge on lags", "last period")
+_EXTRAPOLATION = {
+    "DLFM (Q=1)": "0.39 (0.05) | 0.75 (0.07) | 0.45 (0.04) | 0.99 (0.05)"
+    " | 0.36 (0.04) | 0.90 (0.06)",
+    "DLFM (Q=2)": "0.42 (0.07) | 0.77 (0.08) | 1.58 (0.98) | 1.16 (0.16)"
+    " | 0.32 (0.06) | 0.88 (0.11)",
+    "DGP-EQ": "0.73 (0.002) | 1.21 (0.001) | 0.66 (0.01) | 1.22 (0.01) | 0.44 (0.01) | 1.00 (0.01)",
+    "DGP-ARC": "1.01 (0.001) | 2.60 (0.02) | 1.03 (0.001) | 2.73 (0.04)"
+    " | 1.36 (0.003) | 3.25 (0.02)",
+    "VAR-GP": "1.01 (0.0002) | 26.90 (9.02) | 1.02 (0.001) | 4.98 (0.10)"
+    " | 1.33 (0.003) | 15.50 (6.48)",
+    "DNN": "1.04 (0.01) | N/A | 1.08 (0.02) | N/A | 2.41 (0.09) | N/A",
+    "LFM-RFF": "1.00 (0.003) | N/A | 1.11 (0.02) | N/A | 1.02 (0.01) | N/A",
+}
+_IMPUTATION = {
+    "DLFM (Q=1)": "0.42 (0.06) | 0.79 (0.05) | 0.48 (0.04) | 1.00 (0.05)"
+    " | 0.19 (0.02) | 0.60 (0.04)",
+    "DLFM (Q=2)": "0.27 (0.11) | 0.49 (0.11) | 0.68 (0.13) | 1.05 (0.04)"
+    " | 0.13 (0.01) | 0.46 (0.02)",
+    "DGP-EQ": "0.73 (0.02) | 1.18 (0.01) | 0.63 (0.02) | 1.21 (0.01) | 0.23 (0.02) | 0.73 (0.04)",
+    "DGP-ARC": "1.00 (0.0003) | 8.10 (0.03) | 1.02 (0.001) | 5.00 (0.02)"
+    " | 1.03 (0.0004) | 3.60 (0.02)",
+    "VAR-GP": "1.00 (0.0001) | 23.9 (13.1) | 1.03 (0.0002) | 10.3 (1.3)"
+    " | 1.00 (0.0002) | 19.2 (4.1)",
+    "DNN": "1.00 (0.001) | N/A | 1.01 (0.001) | N/A | 0.99 (0.001) | N/A",
+    "LFM-RFF": "1.00 (0.001) | N/A | 1.01 (0.01) | N/A | 0.97 (0.02) | N/A",
+}
+_TWO_HIDDEN = {
+    "DLFM (Q=1)": "0.26 (0.08) | 0.45 (0.13) | 0.55 (0.09) | 1.03 (0.08)"
+    " | 0.35 (0.07) | 0.92 (0.15)",
+    "DLFM (Q=2)": "0.72 (0.21) | 1.79 (0.57) | 0.91 (0.21) | 1.37 (0.19)"
+    " | 0.54 (0.14) | 1.45 (0.33)",
+    "DGP-EQ": "1.01 (0.0001) | 27.1 (1.13) | 1.00 (0.0001) | 27.2 (1.25)"
+    " | 1.31 (0.0001) | 33.4 (1.41)",
+    "DGP-ARC": "1.29 (0.05) | 1.59 (0.01) | 1.27 (0.09) | 1.65 (0.02) | 1.48 (0.03) | 1.61 (0.01)",
+    "DNN": "1.01 (0.001) | N/A | 1.02 (0.01) | N/A | 1.35 (0.01) | N/A",
+}
 
 
 def extrapolation(substitute: str | None = None) -> Experiment:
     """Train on the first 700 rows, predict the other 300."""
     signals = signals_of(substitute)
-    return Experiment(
-        name="charis-extrapolation",
-        title=f"{signals.title} extrapolation: 700 rows to train on, the next 300 to predict",
-        source="Table 1, Figure 4",
-        cases=(Case("extrapolation", partial(extrapolated, signals, 700)),),
-        models=_models(),
-        columns=_columns(signals, "extrapolation"),
-        paper=paper_table(
-            _headings(CHARIS),
-            {
-                "DLFM (Q=1)": "0.39 (0.05) | 0.75 (0.07) | 0.45 (0.04) | 0.99 (0.05)"
-                " | 0.36 (0.04) | 0.90 (0.06)",
-                "DLFM (Q=2)": "0.42 (0.07) | 0.77 (0.08) | 1.58 (0.98) | 1.16 (0.16)"
-                " | 0.32 (0.06) | 0.88 (0.11)",
-                "DGP-EQ": "0.73 (0.002) | 1.21 (0.001) | 0.66 (0.01) | 1.22 (0.01)"
-                " | 0.44 (0.01) | 1.00 (0.01)",
-                "DGP-ARC": "1.01 (0.001) | 2.60 (0.02) | 1.03 (0.001) | 2.73 (0.04)"
-                " | 1.36 (0.003) | 3.25 (0.02)",
-                "VAR-GP": "1.01 (0.0002) | 26.90 (9.02) | 1.02 (0.001) | 4.98 (0.10)"
-                " | 1.33 (0.003) | 15.50 (6.48)",
-                "DNN": "1.04 (0.01) | N/A | 1.08 (0.02) | N/A | 2.41 (0.09) | N/A",
-                "LFM-RFF": "1.00 (0.003) | N/A | 1.11 (0.02) | N/A | 1.02 (0.01) | N/A",
-            },
-        ),
-        notes=(signals.note, RACE),
-        warning=signals.warning,
-        paper_heading=signals.paper_heading,
-        drawn=("DLFM", "DGP-EQ", "DGP-EQ (default preset)"),
+    return _three_signals(
+        signals,
+        "charis-extrapolation",
+        "extrapolation: 700 rows to train on, the next 300 to predict",
+        "Table 1, Figure 4",
+        Case("extrapolation", partial(extrapolated, signals, 700)),
+        _models(),
+        _EXTRAPOLATION,
+        drawn=("ensemble", "DLFM", "DGP-EQ"),
     )
 
 
 def imputation(substitute: str | None = None) -> Experiment:
     """Fill a block of 150 rows in each signal, the others known there."""
     signals = signals_of(substitute)
-    return Experiment(
-        name="charis-imputation",
-        title=f"{signals.title} imputation: 150 rows of each signal removed, one block after another",
-        source="Table A2, Figure A1",
-        cases=(Case("imputation", partial(imputed, signals)),),
-        models=_models(),
-        columns=_columns(signals, "imputation"),
-        paper=paper_table(
-            _headings(CHARIS),
-            {
-                "DLFM (Q=1)": "0.42 (0.06) | 0.79 (0.05) | 0.48 (0.04) | 1.00 (0.05)"
-                " | 0.19 (0.02) | 0.60 (0.04)",
-                "DLFM (Q=2)": "0.27 (0.11) | 0.49 (0.11) | 0.68 (0.13) | 1.05 (0.04)"
-                " | 0.13 (0.01) | 0.46 (0.02)",
-                "DGP-EQ": "0.73 (0.02) | 1.18 (0.01) | 0.63 (0.02) | 1.21 (0.01)"
-                " | 0.23 (0.02) | 0.73 (0.04)",
-                "DGP-ARC": "1.00 (0.0003) | 8.10 (0.03) | 1.02 (0.001) | 5.00 (0.02)"
-                " | 1.03 (0.0004) | 3.60 (0.02)",
-                "VAR-GP": "1.00 (0.0001) | 23.9 (13.1) | 1.03 (0.0002) | 10.3 (1.3)"
-                " | 1.00 (0.0002) | 19.2 (4.1)",
-                "DNN": "1.00 (0.001) | N/A | 1.01 (0.001) | N/A | 0.99 (0.001) | N/A",
-                "LFM-RFF": "1.00 (0.001) | N/A | 1.01 (0.01) | N/A | 0.97 (0.02) | N/A",
-            },
-        ),
-        notes=(
-            signals.note,
-            "Removed: rows 200 to 349, 400 to 549 and 600 to 749 of the signals.",
-            RACE,
-        ),
-        warning=signals.warning,
-        paper_heading=signals.paper_heading,
-        drawn=("DLFM", "DGP-EQ", "DGP-EQ (default preset)"),
+    return _three_signals(
+        signals,
+        "charis-imputation",
+        "imputation: 150 rows of each signal removed, one block after another",
+        "Table A2, Figure A1",
+        Case("imputation", partial(imputed, signals)),
+        _models(),
+        _IMPUTATION,
+        notes=("Removed: rows 200 to 349, 400 to 549 and 600 to 749 of the signals.",),
+        drawn=("ensemble", "DLFM", "DGP-EQ"),
     )
 
 
 def two_hidden(substitute: str | None = None) -> Experiment:
     """The extrapolation with two hidden layers."""
     signals = signals_of(substitute)
-    return Experiment(
-        name="charis-two-hidden",
-        title=f"{signals.title} extrapolation with two hidden layers",
-        source="Table A3",
-        cases=(Case("extrapolation", partial(extrapolated, signals, 700)),),
-        models=(
-            dlfm("series", paper="DLFM (Q=1)", hidden=(3, 3)),
-            dlfm_alone("deep", "DLFM (Q=1)", hidden=(3, 3)),
+    return _three_signals(
+        signals,
+        "charis-two-hidden",
+        "extrapolation with two hidden layers",
+        "Table A3",
+        Case("extrapolation", partial(extrapolated, signals, 700)),
+        (
+            ensemble("series", hidden=(3, 3)),
+            dlfm("series", "DLFM (Q=1)", hidden=(3, 3)),
             *_published_models(hidden=(3, 3)),
             *deep_gp("DGP-EQ", "DGP-EQ", hidden=(3, 3)),
             *deep_gp("DGP-ARC", "DGP-ARC", hidden=(3, 3)),
             comparator("DNN", paper="DNN", hidden=(300, 300)),
         ),
-        columns=_columns(signals, "extrapolation"),
-        paper=paper_table(
-            _headings(CHARIS),
-            {
-                "DLFM (Q=1)": "0.26 (0.08) | 0.45 (0.13) | 0.55 (0.09) | 1.03 (0.08)"
-                " | 0.35 (0.07) | 0.92 (0.15)",
-                "DLFM (Q=2)": "0.72 (0.21) | 1.79 (0.57) | 0.91 (0.21) | 1.37 (0.19)"
-                " | 0.54 (0.14) | 1.45 (0.33)",
-                "DGP-EQ": "1.01 (0.0001) | 27.1 (1.13) | 1.00 (0.0001) | 27.2 (1.25)"
-                " | 1.31 (0.0001) | 33.4 (1.41)",
-                "DGP-ARC": "1.29 (0.05) | 1.59 (0.01) | 1.27 (0.09) | 1.65 (0.02)"
-                " | 1.48 (0.03) | 1.61 (0.01)",
-                "DNN": "1.01 (0.001) | N/A | 1.02 (0.01) | N/A | 1.35 (0.01) | N/A",
-            },
-        ),
-        notes=(signals.note, RACE),
-        warning=signals.warning,
-        paper_heading=signals.paper_heading,
+        _TWO_HIDDEN,
     )
 
 
 def neural_processes(substitute: str | None = None) -> Experiment:
     """Each signal alone: 500 rows to train on, 500 to predict."""
     signals = signals_of(substitute)
-    return Experiment(
+    return _experiment(
+        signals,
         name="neural-processes",
-        title=f"{signals.title} signals one by one: 500 rows to train on, 500 to predict",
+        title="signals one by one: 500 rows to train on, 500 to predict",
         source="Table A7",
         cases=tuple(
             Case(output, partial(extrapolated, signals, 500, only=output))
             for output in signals.outputs
         ),
         models=(
-            dlfm("series", paper="DLFM"),
+            ensemble("series"),
+            dlfm("series"),
             paper_dlfm(),
             comparator("Conv-CNP", paper="Conv-CNP", time_limit=None),
             comparator("GNP", paper="GNP", time_limit=None),
             *deep_gp("DGP-EQ"),
-            *comparators(*_USERS_CHOICE),
+            *comparators(*_SIMPLE),
         ),
         columns=tuple(
             Column(f"{output} MNLL", "mnll", (output,), "extrapolation")
@@ -162,13 +142,10 @@ def neural_processes(substitute: str | None = None) -> Experiment:
             },
         ),
         notes=(
-            signals.note,
-            "Conv-CNP and GNP take up to 1000 steps, whatever the limit: as many as foretell the last "
-            "fifth of the training rows best when trained without it.",
-            "The paper says nothing of seeds here.",
+            "Conv-CNP and GNP have no time limit. They take the number of steps, 1000 at most, after "
+            "which a network trained without the last fifth of the training rows predicts it best.",
+            "The paper does not state its seeds here.",
         ),
-        warning=signals.warning,
-        paper_heading=signals.paper_heading,
     )
 
 
@@ -178,21 +155,17 @@ def hyperparameters(substitute: str | None = None) -> Experiment:
     sizes = [(d, m, q) for d in (1, 6) for m in (10, 50) for q in (1, 6)]
     nmse = ("0.90", "0.60", "0.66", "0.56", "0.30", "0.34", "0.26", "0.54")
     mnll = ("1.52", "1.44", "1.41", "1.11", "3.34", "3.95", "2.02", "1.19")
-    rows = {_size(*size): f"{e} | {p}" for size, e, p in zip(sizes, nmse, mnll, strict=True)}
+    names = [f"D={width} M={n_features} Q={n_forces}" for width, n_features, n_forces in sizes]
     models: list[Entry] = []
-    for width, n_features, n_forces in sizes:
-        name = _size(width, n_features, n_forces)
-        settings: dict[str, Any] = {
-            "hidden": (width,),
-            "n_features": n_features,
-            "n_forces": n_forces,
-        }
-        models.append(dlfm("series", name, f"DLFM {name}", **settings))
-        models.append(dlfm_alone("deep", name, name, **settings))
-        models.append(paper_dlfm(f"DLFM (paper preset) {name}", name, **settings))
-    return Experiment(
+    for name, (width, n_features, n_forces) in zip(names, sizes, strict=True):
+        size = {"hidden": (width,), "n_features": n_features, "n_forces": n_forces}
+        models.append(ensemble("series", f"ensemble {name}", **size))
+        models.append(dlfm("series", name, f"DLFM {name}", **size))
+        models.append(paper_dlfm(f"DLFM (paper) {name}", name, **size))
+    return _experiment(
+        signals,
         name="hyperparameters",
-        title=f"{signals.title} extrapolation: width of the hidden layer, features and forces",
+        title="extrapolation: width of the hidden layer, features and forces",
         source="Table A8",
         cases=(Case("extrapolation", partial(extrapolated, signals, 700)),),
         models=tuple(models),
@@ -200,14 +173,11 @@ def hyperparameters(substitute: str | None = None) -> Experiment:
             Column(metric, metric.lower(), ("extrapolation",), "extrapolation")
             for metric in ("NMSE", "MNLL")
         ),
-        paper=paper_table(("NMSE", "MNLL"), rows),
-        notes=(
-            signals.note,
-            "Means over the three signals. M is the number of features per force.",
-            RACE,
+        paper=paper_table(
+            ("NMSE", "MNLL"),
+            {name: f"{e} | {p}" for name, e, p in zip(names, nmse, mnll, strict=True)},
         ),
-        warning=signals.warning,
-        paper_heading=signals.paper_heading,
+        notes=("Means over the three signals. M is the number of features per force.",),
     )
 
 
@@ -220,15 +190,58 @@ DECLARATIONS: dict[str, Callable[[str | None], Experiment]] = {
 }
 
 
+def _experiment(
+    signals: Signals, title: str, notes: tuple[str, ...] = (), **others: Any
+) -> Experiment:
+    return Experiment(
+        title=f"{signals.title} {title}",
+        notes=(signals.note, *notes),
+        warning=signals.warning,
+        paper_heading=signals.paper_heading,
+        **others,
+    )
+
+
+def _three_signals(
+    signals: Signals,
+    name: str,
+    title: str,
+    source: str,
+    case: Case,
+    models: tuple[Entry, ...],
+    rows: Mapping[str, str],
+    **others: Any,
+) -> Experiment:
+    """NMSE and MNLL of each of the three signals."""
+    return _experiment(
+        signals,
+        name=name,
+        title=title,
+        source=source,
+        cases=(case,),
+        models=models,
+        columns=tuple(
+            Column(f"{output} {metric}", metric.lower(), (case.name,), case.name, (output,))
+            for output in signals.outputs
+            for metric in ("NMSE", "MNLL")
+        ),
+        paper=paper_table(
+            tuple(f"{output} {metric}" for output in CHARIS.outputs for metric in ("NMSE", "MNLL")),
+            rows,
+        ),
+        **others,
+    )
+
+
 def _models() -> tuple[Entry, ...]:
     return (
-        dlfm("series", paper="DLFM (Q=1)"),
-        dlfm_alone("deep", "DLFM (Q=1)"),
+        ensemble("series"),
+        dlfm("series", "DLFM (Q=1)"),
         *_published_models(),
         *deep_gp("DGP-EQ", "DGP-EQ"),
         *deep_gp("DGP-ARC", "DGP-ARC"),
         *(comparator(name, paper=name) for name in ("VAR-GP", "DNN", "LFM-RFF")),
-        *comparators("LFM", "hybrid kernel", *_USERS_CHOICE),
+        *comparators("LFM", "hybrid kernel", *_SIMPLE),
     )
 
 
@@ -236,22 +249,6 @@ def _published_models(**settings: object) -> tuple[Entry, Entry]:
     one = {"n_forces": 1, "n_features": 100} | settings
     two = {"n_forces": 2, "n_features": 50} | settings
     return (
-        paper_dlfm("DLFM (paper preset Q=1)", "DLFM (Q=1)", **one),
-        paper_dlfm("DLFM (paper preset Q=2)", "DLFM (Q=2)", **two),
+        paper_dlfm("DLFM (paper Q=1)", "DLFM (Q=1)", **one),
+        paper_dlfm("DLFM (paper Q=2)", "DLFM (Q=2)", **two),
     )
-
-
-def _headings(signals: Signals) -> tuple[str, ...]:
-    return tuple(f"{output} {metric}" for output in signals.outputs for metric in ("NMSE", "MNLL"))
-
-
-def _columns(signals: Signals, case: str) -> tuple[Column, ...]:
-    return tuple(
-        Column(f"{output} {metric}", metric.lower(), (case,), case, (output,))
-        for output in signals.outputs
-        for metric in ("NMSE", "MNLL")
-    )
-
-
-def _size(width: int, n_features: int, n_forces: int) -> str:
-    return f"D={width} M={n_features} Q={n_forces}"

@@ -1,4 +1,4 @@
-"""Simulated systems: the spikes of a nerve, and an attractor that forgets where it came from."""
+"""Simulated systems: the FitzHugh–Nagumo model of a nerve, and the Lorenz attractor."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ from functools import partial
 
 from deeplfm.data.simulated import LORENZ_STATES, lorenz
 from deeplfm.data.simulated import fitzhugh_nagumo as simulate_nerve
-from deeplfm.experiments.declaration import Case, Column, Experiment, Split, paper_table
+from deeplfm.experiments.declaration import (
+    Case,
+    Column,
+    Experiment,
+    Split,
+    paper_table,
+    rows_between,
+    series_split,
+)
 from deeplfm.experiments.models import (
-    RACE,
     comparator,
     comparators,
     deep_gp,
     dlfm,
-    dlfm_alone,
+    ensemble,
     paper_dlfm,
 )
-from deeplfm.experiments.splits import rows_between, series_split
 
 _OTHERS = ("GP", "LFM", "ridge on lags", "last period")
 
@@ -30,7 +36,8 @@ def fitzhugh_nagumo() -> Experiment:
         source="Table A5",
         cases=(Case(cases[0], _whole_nerve), Case(cases[1], _end_of_nerve)),
         models=(
-            dlfm("series", paper="DLFM"),
+            ensemble("series"),
+            dlfm("series"),
             paper_dlfm(n_forces=2, n_features=50),
             comparator("C-DGP", paper="C-DGP"),
             *deep_gp("DGP-EQ", "DGP-EQ"),
@@ -45,10 +52,10 @@ def fitzhugh_nagumo() -> Experiment:
             "Scored against the solution without noise, mean of both outputs; one draw of the noise "
             "(variance 0.25) per seed. A trains on all 400 rows and predicts them, B trains on the "
             "first 300 and predicts the last 100.",
-            "C-DGP is told the form of the equation, which no other model knows. The one here takes "
-            "the most likely hidden layer, where the published one infers all weights variationally, "
-            "and goes on beyond the rows by integrating the equation with the parameters it found.",
-            "The paper says nothing of seeds here.",
+            "C-DGP uses the form of the equation, which no other model is given. Ours takes the most "
+            "likely hidden layer, where the published one infers all weights variationally, and "
+            "extrapolates by integrating the equation with the fitted parameters.",
+            "The paper does not state its seeds here.",
         ),
     )
 
@@ -62,8 +69,8 @@ def lorenz_attractor() -> Experiment:
         source="Table A6",
         cases=tuple(Case(name, partial(_lorenz, n_train)) for name, n_train in cases.items()),
         models=(
-            dlfm("series", paper="DLFM", hidden=(3, 3)),
-            dlfm_alone("deep", hidden=(3, 3)),
+            ensemble("series", hidden=(3, 3)),
+            dlfm("series", hidden=(3, 3)),
             paper_dlfm(n_forces=2, n_features=50, hidden=(3, 3)),
             *deep_gp("DGP-EQ", "DGP-EQ", hidden=(3, 3)),
             *comparators(*_OTHERS),
@@ -75,8 +82,7 @@ def lorenz_attractor() -> Experiment:
         ),
         notes=(
             "The paper gives no initial state: each seed takes one of five. Mean of the three outputs.",
-            RACE,
-            "The paper says nothing of seeds here.",
+            "The paper does not state its seeds here.",
         ),
     )
 
@@ -99,7 +105,7 @@ def _nerve(n_train: int, first_test: int, seed: int) -> Split:
         rows_between(0, n_train, shape),
         {"test": rows_between(first_test, len(data.value), shape)},
         truth=data.clean,
-        is_standardised=False,  # C-DGP knows the equation
+        is_standardised=False,  # C-DGP is given the equation
     )
 
 

@@ -1,0 +1,278 @@
+"""``deeplfm forces`` and ``deeplfm plot``: tables and figures of a fitted model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deeplfm.cli.inputs import load_forecaster, pit_values, read_like
+from deeplfm.cli.options import (
+    Covariates,
+    FileOptions,
+    Fitted,
+    Plot,
+    Points,
+    RunOptions,
+    Since,
+    Table,
+    Until,
+    option,
+)
+from deeplfm.cli.outputs import FIGURES, Results, check_file, written_together
+from deeplfm.cli.terminal import Terminal
+from deeplfm.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from deeplfm.estimators import DeepLFMForecaster
+
+FORCES_EXAMPLES = (
+    "deeplfm forces vitals-model -o forces.csv --plot forces.png",
+    "deeplfm forces vitals-model --from 2 --until 4 --points 500 -o forces.csv",
+)
+PLOT_EXAMPLES = (
+    "deeplfm plot vitals-model forecast --horizon 200 -o forecast.png",
+    "deeplfm plot vitals-model spectrum -o spectrum.svg",
+    "deeplfm plot vitals-model calibration --data later.csv -o calibration.png",
+)
+
+
+class Kind(StrEnum):
+    """Figures of a model."""
+
+    FORECAST = "forecast"
+    FORCES = "forces"
+    LAYERS = "layers"
+    LEARNING = "learning"
+    CALIBRATION = "calibration"
+    SPECTRUM = "spectrum"
+    FILTERS = "filters"
+
+
+@dataclass(frozen=True)
+class View:
+    """Options of a figure, and the figures that take each of them."""
+
+    horizon: Annotated[int | None, option(None, "STEPS", "Steps of a forecast.", min=1)] = None
+    data: Annotated[
+        str | None, option(None, "FILE", "Later rows, for a forecast or its calibration.")
+    ] = None
+    covariates: Covariates = None
+    since: Since = None
+    until: Until = None
+    points: Points = None
+
+    def check(self, kind: Kind) -> None:
+        """Raise an error for an option that this figure does not take."""
+        for name in self.__dataclass_fields__:
+            if getattr(self, name) is not None and name not in _TAKES.get(kind, ()):
+                option = "from" if name == "since" else name
+                raise InputError(f"--{option}: not an option of a {kind} figure. Leave it out.")
+
+
+_TAKES = {
+    Kind.FORECAST: ("horizon", "data", "covariates", "since"),
+    Kind.FORCES: ("since", "until", "points"),
+    Kind.LAYERS: ("since", "until", "points"),
+    Kind.CALIBRATION: ("data",),
+}
+
+
+def forces(
+    model: Fitted,
+    *,
+    since: Since = None,
+    until: Until = None,
+    points: Points = None,
+    out: Table = None,
+    plot: Plot = None,
+    run: RunOptions,
+) -> None:
+    """Recover the latent forces: the inputs of the differential equations of a model.
+
+    One column for each force and one for its standard deviation, at the times of the data, or at
+    evenly spaced times with --from, --until or --points.
+    """
+    results = Results(run, out, plot, has_table=True)
+    forecaster = load_forecaster(model)
+    times = _times(forecaster, View(since=since, until=until, points=points))
+    curves = forecaster.forces(times)
+    found = _curve_table(times, curves)
+
+    def draw() -> Figure:
+        from deeplfm.plots import forces_figure
+
+        return forces_figure(times, curves, time_label=str(times.name or "time"))
+
+    results.write(found, draw)
+    results.terminal.print(f"Forces at {len(times)} times: {'; '.join(found.columns[::2])}")
+    results.print({"model": model, "rows": len(found)}, found.reset_index())
+
+
+def plot(
+    model: Fitted,
+    kind: Annotated[
+        Kind, typer.Argument(metavar="KIND", help=f"One of {', '.join(Kind)}.", show_default=False)
+    ],
+    out: Annotated[
+        Path, option(None, "FIGURE", "File of the figure: .png, .pdf or .svg.", "--out", "-o")
+    ],
+    *,
+    view: View,
+    file: FileOptions,
+    run: RunOptions,
+) -> None:
+    """Draw a model: forecast, forces, hidden layers, training loss, calibration, spectrum or filters.
+
+    Calibration is that of later rows (--data), or else of the training data, which is optimistic.
+    """
+    check_file(out, "--out", FIGURES)
+    view.check(kind)
+    forecaster = load_forecaster(model)
+    with written_together() as add:
+        add(out, lambda path: _BUILDERS[kind](forecaster, view, file).savefig(path))
+    terminal = Terminal(run)
+    terminal.print(f"Figure: {out}")
+    terminal.print_json({"model": model, "kind": kind, "files": {"plot": out}})
+
+
+def _forecast(forecaster: DeepLFMForecaster, view: View, file: FileOptions) -> Figure:
+    def read(source: str | None, columns: list[Any] | None = None) -> pd.DataFrame | None:
+        return source and read_like(forecaster, source, file, columns)
+
+    return forecaster.plot(
+        view.horizon,
+        later=read(view.data),
+        covariates=read(view.covariates, forecaster.covariates_),
+        since=view.since,
+    )
+
+
+def _calibration(forecaster: DeepLFMForecaster, view: View, file: FileOptions) -> Figure:
+    from deeplfm.plots import calibration_figure
+
+    later = None if view.data is None else read_like(forecaster, view.data, file)
+    title = "Training data" if later is None else "Later rows"
+    return calibration_figure(pit_values(forecaster, later), title=title)
+
+
+def _forces(forecaster: DeepLFMForecaster, view: View, _: FileOptions) -> Figure:
+    from deeplfm.plots import forces_figure
+
+    times = _times(forecaster, view)
+    return forces_figure(times, forecaster.forces(times), time_label=_time_name(forecaster))
+
+
+def _layers(forecaster: DeepLFMForecaster, view: View, _: FileOptions) -> Figure:
+    from deeplfm.plots import hidden_figure
+
+    times = _times(forecaster, view)
+    if not (curves := forecaster.hidden_layers(times)):
+        raise _nothing_to_draw("layers", "has no hidden layers")
+    return hidden_figure(times, curves, time_label=_time_name(forecaster))
+
+
+def _learning(forecaster: DeepLFMForecaster, *_: Any) -> Figure:
+    from deeplfm.plots import learning_figure
+
+    history = forecaster.regressor_.history_
+    if history.empty:
+        raise _nothing_to_draw("learning", "was not trained")
+    return learning_figure(history)
+
+
+def _spectrum(forecaster: DeepLFMForecaster, *_: Any) -> Figure:
+    import numpy as np
+
+    from deeplfm.plots import spectrum_figure
+
+    spectra = forecaster.regressor_.spectrum()
+    if not spectra:
+        raise _nothing_to_draw("spectrum", "has no frequencies of time")
+    names = [str(name) for name in forecaster.targets_]
+    data = forecaster.training_[forecaster.targets_].set_axis(names, axis=1)
+    data = data.set_axis(forecaster.timeline_.numbers(data.index))
+    is_log = forecaster.regressor_.scaling_.is_log
+    data.loc[:, is_log] = np.log(data.loc[:, is_log])  # the spectrum is that of the logarithm
+    return spectrum_figure(spectra, data, time_unit=_time_unit(forecaster))
+
+
+def _filters(forecaster: DeepLFMForecaster, *_: Any) -> Figure:
+    from deeplfm.plots import filters_figure
+
+    spectra = forecaster.regressor_.filters()
+    if not spectra:
+        raise _nothing_to_draw("filters", "has no differential equations in time")
+    return filters_figure(spectra, time_unit=_time_unit(forecaster))
+
+
+_BUILDERS: dict[Kind, Callable[[DeepLFMForecaster, View, FileOptions], Figure]] = {
+    Kind.FORECAST: _forecast,
+    Kind.FORCES: _forces,
+    Kind.LAYERS: _layers,
+    Kind.LEARNING: _learning,
+    Kind.CALIBRATION: _calibration,
+    Kind.SPECTRUM: _spectrum,
+    Kind.FILTERS: _filters,
+}
+
+
+def _times(forecaster: DeepLFMForecaster, view: View) -> pd.Index:
+    """The times of the data, or evenly spaced ones between two times."""
+    index = forecaster.training_.index
+    if view.since is None and view.until is None and view.points is None:
+        return index
+    if forecaster.covariates_:
+        raise InputError(
+            "--from, --until, --points: the covariates of this model are known at the times of its "
+            "data only. Leave these options out."
+        )
+    read = forecaster.timeline_.read
+    first = index[0] if view.since is None else read(view.since, "--from")[0]
+    last = index[-1] if view.until is None else read(view.until, "--until")[0]
+    if first >= last:
+        raise InputError(f"--from, --until: {first} is not before {last}. Give an earlier --from.")
+    return _evenly(first, last, view.points or len(index), index.name)
+
+
+def _evenly(first: Any, last: Any, count: int, name: Any) -> pd.Index:
+    import numpy as np
+    import pandas as pd
+
+    if isinstance(first, pd.Timestamp):
+        return pd.date_range(first, last, periods=count, name=name)
+    if isinstance(first, pd.Timedelta):
+        return pd.timedelta_range(first, last, periods=count, name=name)
+    return pd.Index(np.linspace(first, last, count), name=name)
+
+
+def _curve_table(times: pd.Index, curves: list[Any]) -> pd.DataFrame:
+    """Mean and standard deviation of curves by time; a repeated label gets the name of its model."""
+    import pandas as pd
+
+    counts = Counter(curve.label for curve in curves)
+    columns: dict[str, Any] = {}
+    for curve in curves:
+        name = curve.label if counts[curve.label] == 1 else f"{curve.label} ({curve.member})"
+        columns |= {name: curve.mean, f"{name}_std": curve.std}
+    return pd.DataFrame(columns, index=times)
+
+
+def _time_name(forecaster: DeepLFMForecaster) -> str:
+    return str(forecaster.timeline_.name or "time")
+
+
+def _time_unit(forecaster: DeepLFMForecaster) -> str:
+    return forecaster.timeline_.unit or f"unit of {_time_name(forecaster)}"
+
+
+def _nothing_to_draw(kind: str, reason: str) -> InputError:
+    return InputError(f"{kind}: this model {reason}. Choose another figure.")

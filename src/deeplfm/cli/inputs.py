@@ -1,0 +1,288 @@
+"""Tables named on the command line, read with the roles of their columns; and saved models."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deeplfm.cli.options import ColumnOptions, FileOptions
+from deeplfm.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from jaxtyping import Float64
+    from numpy import ndarray
+
+    from deeplfm.estimators import DeepLFMForecaster
+
+_NAMES_OF_TIME = frozenset("t time date datetime timestamp day month year hour".split())
+_INDEX = "index"  # name of times without one in files written by forecast
+_CHUNK = 4096  # rows whose mixtures are held in memory at once
+
+
+@dataclass(frozen=True)
+class Series:
+    """A table with one row per time.
+
+    Attributes:
+        frame: all columns of the file; targets and covariates are numbers.
+        time: name of the column of times, or of the index.
+        time_columns: columns the times were read from: one, or a date and a time of day.
+        targets: columns to model.
+        covariates: columns known in advance.
+        time_is_guessed: the user did not name the column of times.
+        left_out: columns that are neither named nor numbers.
+        duplicates: how to treat rows with the same time.
+        zone: of times without one.
+    """
+
+    frame: pd.DataFrame
+    time: str
+    time_columns: list[str]
+    targets: list[str]
+    covariates: list[str]
+    time_is_guessed: bool
+    left_out: list[str]
+    duplicates: str
+    zone: str | None
+
+
+def read_series(source: str, file: FileOptions, columns: ColumnOptions) -> Series:
+    """Read a table and determine the roles of its columns."""
+    frame = _read(source, file)
+    stamps = _times_beside_row_numbers(frame)
+    covariates = split_names(columns.covariate, frame)
+    targets = split_names(columns.target, frame)
+    time_columns = _time_columns(frame, columns.time, stamps, [*targets, *covariates], source)
+    taken = [*time_columns, *covariates, *([] if stamps is None else frame.columns[:1])]
+    others = [name for name in frame.columns if name not in taken]
+    left_out = [] if targets else [name for name in others if not _is_numeric(frame[name])]
+    targets = targets or [name for name in others if name not in left_out]
+    _check_roles(source, frame, time_columns, targets, covariates)
+    return Series(
+        _by_time(frame, time_columns, [*targets, *covariates], source),
+        " ".join(time_columns),
+        time_columns,
+        targets,
+        covariates,
+        columns.time is None,
+        left_out,
+        str(columns.duplicates),
+        columns.zone,
+    )
+
+
+def load_forecaster(path: Path) -> DeepLFMForecaster:
+    """Load the forecaster in a folder."""
+    import deeplfm
+    from deeplfm.estimators import DeepLFMForecaster
+
+    model = deeplfm.load(path)
+    if not isinstance(model, DeepLFMForecaster):
+        raise InputError(
+            f"{path}: this is a {type(model).__name__}, and the command needs a DeepLFMForecaster. "
+            "Fit one with deeplfm fit, or use this model from Python."
+        )
+    return model
+
+
+def read_like(
+    forecaster: DeepLFMForecaster,
+    source: str,
+    file: FileOptions,
+    columns: Sequence[str | int] | None = None,
+) -> pd.DataFrame:
+    """Read a table whose columns have the names of a model's.
+
+    Args:
+        forecaster: the model.
+        source: file.
+        file: its format.
+        columns: required beside the times; by default all targets and covariates.
+    """
+    from deeplfm.cli.clocks import named_pair, pair_of
+
+    frame = _read(source, file, fewest_columns=2 if columns is None or columns else 1)
+    time, known = forecaster.timeline_.name, frame.columns
+    times: list[str | int]
+    if time is None:  # the model was fitted to a frame indexed by time
+        index = _INDEX if _INDEX in known else _first_if_time(frame, source)
+        times = list(pair_of(frame, index) or [index])
+    else:
+        times = list((time not in known and named_pair(frame, str(time))) or [time])
+    if not set(times) <= set(known):
+        raise InputError(
+            f"{source}: no column {time!r} found, which holds the times of the model. Rename the "
+            f"right one of {', '.join(map(str, known))}."
+        )
+    if columns is None:
+        columns = [*forecaster.targets_, *forecaster.covariates_]
+    frame = _by_time(frame, times, [str(name) for name in columns], source)
+    if time is not None:
+        return frame
+    return frame.rename_axis(None) if len(times) == 2 else frame.set_index(times[0])
+
+
+def times_in(frame: pd.DataFrame, forecaster: DeepLFMForecaster) -> pd.Series | pd.Index:
+    """The times of a table read by :func:`read_like`."""
+    name = forecaster.timeline_.name
+    return frame[name] if name in frame.columns else frame.index
+
+
+def pit_values(
+    forecaster: DeepLFMForecaster, later: pd.DataFrame | None = None
+) -> dict[str, Float64[ndarray, " N"]]:
+    """Predictive distribution function at the observations (PIT), by target.
+
+    Args:
+        forecaster: the model.
+        later: a table of observations; those known in training are left out. By default the training
+            data.
+    """
+    import numpy as np
+    import torch
+
+    if later is None:
+        values, covariates = forecaster.training_[forecaster.targets_], None
+    else:
+        known = forecaster.known_at(times_in(later, forecaster))
+        values = later[forecaster.targets_].set_axis(known.index).mask(known)
+        covariates = later if forecaster.covariates_ else None
+    found = []
+    for first in range(0, len(values), _CHUNK):
+        rows = values.iloc[first : first + _CHUNK]
+        truth = torch.from_numpy(rows.to_numpy(dtype=np.float64, copy=True))
+        found.append(forecaster.posterior(rows.index, covariates).cdf(truth).numpy())
+    return dict(zip(map(str, forecaster.targets_), np.concatenate(found).T, strict=True))
+
+
+def split_names(given: Sequence[str] | None, frame: pd.DataFrame) -> list[str]:
+    """Names of columns, given repeatedly or separated by commas, without repetitions."""
+    known = set(frame.columns)
+    names = (
+        name.strip()
+        for item in given or []
+        for name in ([item] if item in known else item.split(","))
+    )
+    return list(dict.fromkeys(name for name in names if name))
+
+
+def _read(source: str, file: FileOptions, fewest_columns: int = 2) -> pd.DataFrame:
+    from deeplfm.data.tables import read_table
+
+    return read_table(
+        source,
+        delimiter=file.delimiter,
+        decimal=file.decimal,
+        fewest_columns=fewest_columns,
+        keep_fields=True,
+    )
+
+
+def _time_columns(
+    frame: pd.DataFrame, named: str | None, stamps: str | None, taken: list[str], source: str
+) -> list[str]:
+    """The column of times, or those of the date and the time of day."""
+    from deeplfm.cli.clocks import named_pair, pair_of
+
+    if named is None:
+        time = stamps or _first_if_time(frame, source)
+        return list(pair_of(frame, time, taken) or [time])
+    if named in frame.columns:
+        return [named]
+    halves = [half.strip() for half in named.split(",")]
+    return list(named_pair(frame, named) or (halves if len(halves) == 2 else [named]))
+
+
+def _by_time(
+    frame: pd.DataFrame, times: Sequence[str | int], numbers: Sequence[str], source: str
+) -> pd.DataFrame:
+    """The table with numeric columns; date and time of day in two columns become its index."""
+    from deeplfm.cli.clocks import joined_times
+    from deeplfm.data.numbers import with_columns
+    from deeplfm.data.tables import numeric_column
+
+    result = with_columns(frame, {name: numeric_column(frame, name, source) for name in numbers})
+    if len(times) == 2:
+        result = result.set_axis(joined_times(frame, (str(times[0]), str(times[1])), source))
+    return result
+
+
+def _is_numeric(column: pd.Series) -> bool:
+    """Whether most values of a column are numbers."""
+    import pandas as pd
+
+    if column.dtype.kind in "bmM":  # true and false, durations, timestamps
+        return False
+    numbers = pd.to_numeric(column, errors="coerce")
+    return column.isna().all() or 2 * numbers.notna().sum() > column.notna().sum()
+
+
+def _check_roles(
+    source: str, frame: pd.DataFrame, times: list[str], targets: list[str], covariates: list[str]
+) -> None:
+    for option, names in (("--time", times), ("--target", targets), ("--covariate", covariates)):
+        for name in names:
+            if name not in frame.columns:
+                known = [str(column) for column in frame.columns]
+                near = difflib.get_close_matches(name, known, n=1)
+                advice = f"Did you mean {near[0]!r}?" if near else f"It has {', '.join(known)}."
+                raise InputError(f"{option}: {source} has no column {name!r}. {advice}")
+            if name in times and option != "--time":
+                raise InputError(f"{option}: {name!r} is a column of times. Name another one.")
+    if both := [name for name in targets if name in covariates]:
+        raise InputError(
+            f"--covariate: {both[0]!r} is a target too. Name it either --target or --covariate."
+        )
+    if not targets:
+        raise InputError(
+            f"{source}: no column of numbers beside the times {' '.join(times)!r}. "
+            "Give at least one target."
+        )
+
+
+def _times_beside_row_numbers(frame: pd.DataFrame) -> str | None:
+    """The column of timestamps, if the first column has no name and counts the rows."""
+    import numpy as np
+
+    from deeplfm.data.text import NAMELESS
+    from deeplfm.estimators.stamps import holds_timestamps
+
+    first, *others = frame.columns
+    numbers = frame[first].to_numpy()
+    if first != NAMELESS.format(1) or numbers.dtype.kind not in "if":
+        return None
+    if not bool((np.diff(numbers) == 1).all()):
+        return None
+    return next((name for name in others if holds_timestamps(frame[name])), None)
+
+
+def _first_if_time(frame: pd.DataFrame, source: str) -> str:
+    """The first column, if its name or its values are those of times."""
+    import numpy as np
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
+    from deeplfm.estimators.stamps import read_stamps
+
+    name = str(frame.columns[0])
+    column = frame.iloc[:, 0].dropna()
+    if _NAMES_OF_TIME.intersection(re.split(r"[^a-z]+", name.lower())):
+        return name
+    if is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype):
+        if len(column) > 1 and bool((np.diff(column.to_numpy()) > 0).all()):
+            return name
+        reason = "its numbers do not always increase"
+    else:
+        try:
+            read_stamps(column, name)
+            return name
+        except InputError:
+            reason = f"it holds {str(column.iloc[0])!r}" if len(column) else "empty"
+    raise InputError(
+        f"{source}: the first column {name!r} does not look like time ({reason}). Name the "
+        f"column of times with --time; there are {', '.join(map(str, frame.columns))}."
+    )
