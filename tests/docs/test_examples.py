@@ -1,5 +1,6 @@
 """The examples run and show what they say they show; the code and the commands of the guide work."""
 
+import ast
 import os
 import re
 import shlex
@@ -169,3 +170,28 @@ def test_settings_that_the_guide_names_exist() -> None:
     named = re.findall(r"`([a-z_]+)=", settings)
     assert {"model", "n_steps", "log_targets"} <= set(named)
     assert set(named) <= set(known)
+
+
+def test_messages_that_the_guide_quotes_exist() -> None:
+    table = GUIDE.read_text(encoding="utf-8").partition("## Solve problems")[2]
+    quoted = re.findall(r'^\| "(.+?)" \|', table, flags=re.MULTILINE)
+    parts = [part.strip() for text in quoted for part in text.split("…") if part.strip()]
+    assert len(parts) > 5
+    source = messages()
+    missing = [
+        part for part in parts if not re.search(r".{0,12}".join(part.split("20000")), source)
+    ]
+    assert not missing
+
+
+def messages() -> str:
+    """All texts in the source of the package, with the places of values left out."""
+    texts = []
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                values = (getattr(part, "value", "") for part in node.values)
+                texts.append("".join(value for value in values if isinstance(value, str)))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append(node.value)
+    return "\n".join(texts)
