@@ -111,7 +111,7 @@ def check_weights(sample_weight: Any, n_rows: int) -> Array | None:
 
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Numbers of an estimator that must be whole and positive, and a device that is there."""
-    for name in ("n_forces", "n_features", "n_steps", "batch_size", "random_state"):
+    for name in ("n_steps", "batch_size", "random_state"):
         value = settings[name]
         least = 0 if name in ("random_state", "n_steps") else 1
         if name in ("n_steps", "batch_size") and value is None:
@@ -128,11 +128,6 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"log_targets: {is_log!r} found. Give True for all targets, False for none, or None."
         )
-    hidden = settings["hidden"]
-    if not isinstance(hidden, tuple | list) or any(
-        not isinstance(width, int | np.integer) or width < 1 for width in hidden
-    ):
-        raise ConfigError(f"hidden: {hidden!r} found. Give the width of each layer, such as (3,).")
     try:
         torch.empty(0, device=settings["device"])
     except (AssertionError, RuntimeError) as error:

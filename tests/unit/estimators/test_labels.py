@@ -18,7 +18,7 @@ LEVELS = [0.1, 0.5, 0.9]
 
 
 def quick() -> DeepLFMRegressor:
-    return DeepLFMRegressor(start="lfm", n_steps=1, n_features=5)
+    return DeepLFMRegressor(model="lfm", n_steps=1)
 
 
 @pytest.fixture(scope="module")
