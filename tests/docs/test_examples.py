@@ -68,7 +68,7 @@ def force_and_decays_are_recovered(text: str) -> bool:
     )
 
 
-def the_search_finds_a_start_that_lasts(text: str) -> bool:
+def the_search_finds_a_model_that_lasts(text: str) -> bool:
     return number("that the search has not seen: #", text) > 0.85
 
 
@@ -78,7 +78,7 @@ def updating_pays_and_is_exact(text: str) -> bool:
 
 
 CLAIMS: dict[str, Callable[[str], bool]] = {
-    "grid_search": the_search_finds_a_start_that_lasts,
+    "grid_search": the_search_finds_a_model_that_lasts,
     "online_update": updating_pays_and_is_exact,
     "quickstart": gap_and_forecast_are_near_the_truth,
     "recover_force": force_and_decays_are_recovered,
