@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from deeplfm.errors import ConfigError
-from deeplfm.estimators.labels import Labels
+from deeplfm.estimators.arrays import check_targets
 from deeplfm.estimators.scaling import Scaling
-from deeplfm.estimators.validation import check_targets
+from deeplfm.estimators.targets import Labels
 from deeplfm.inspection import forces, spectra
 from deeplfm.inspection.components import components
 from deeplfm.inspection.fitted import FittedModel

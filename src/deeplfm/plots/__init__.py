@@ -7,7 +7,7 @@ pyplot and its global state: save a figure with ``figure.savefig(path)``.
 
 from deeplfm.plots.calibration import calibration_figure, plot_coverage, plot_pit
 from deeplfm.plots.curves import components_figure, forces_figure, hidden_figure, plot_curve
-from deeplfm.plots.fan import COVERAGES, Fan, fans_of, plot_fan
+from deeplfm.plots.fan import COVERAGES, Fan, fans_from, fans_of, interval_levels, plot_fan
 from deeplfm.plots.forecast import forecast_figure, plot_forecast
 from deeplfm.plots.learning import learning_figure, plot_learning
 from deeplfm.plots.spectra import filters_figure, plot_filter, plot_spectrum, spectrum_figure
@@ -20,11 +20,13 @@ __all__ = [
     "TimeAxis",
     "calibration_figure",
     "components_figure",
+    "fans_from",
     "fans_of",
     "filters_figure",
     "forces_figure",
     "forecast_figure",
     "hidden_figure",
+    "interval_levels",
     "learning_figure",
     "plot_coverage",
     "plot_curve",
