@@ -60,7 +60,7 @@ class Inspected(ABC):
         >>> import numpy as np
         >>> from deeplfm import DeepLFMRegressor
         >>> t = np.linspace(0, 6, 90)
-        >>> model = DeepLFMRegressor(start="pursuit", n_steps=5).fit(t, 7 + np.sin(3 * t))
+        >>> model = DeepLFMRegressor(model="sinusoids + broadband", n_steps=5).fit(t, 7 + np.sin(3 * t))
         >>> parts = model.components(t)["y"]
         >>> bool(np.allclose(parts.xs("mean", axis=1, level=1).sum(axis=1), model.predict(t)))
         True
