@@ -229,6 +229,26 @@ def test_components_of_a_forecaster_add_up_to_its_forecast(forecaster: DeepLFMFo
     )
 
 
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        ("trend + season(12h) + level(damped)", ["trend", "season", "level"]),
+        ("sinusoids(4) + broadband", ["mean", "sinusoids", "broadband"]),
+        ("deep(2) + broadband", ["mean", "deep", "broadband"]),
+        ("warped + broadband", ["mean", "warped season", "broadband"]),
+        ("composition", ["mean", "composition"]),
+        ("lfm", ["level", "shared forces"]),
+    ],
+)
+def test_every_term_is_a_component(model: str, names: list[str]) -> None:
+    forecaster = DeepLFMForecaster(model=model, n_steps=2).fit(FRAME[["load"]])
+    table = forecaster.components(6)["load"]
+    assert list(table.columns.unique("component")) == names
+    assert means(table).sum(axis=1).to_numpy() == pytest.approx(
+        forecaster.forecast(6)["load"].to_numpy(), abs=1e-9
+    )
+
+
 def test_members_that_are_no_sum_of_terms_are_one_component_each(
     forecaster: DeepLFMForecaster,
 ) -> None:
