@@ -46,8 +46,8 @@ def make(*blocks: BlockConfig, weights: str = "exact", hidden: int = 0, **layer:
 
 def fitted(average: ModelAverage, *names: str, is_log: bool = False) -> FittedModel:
     """Units in which a standardised 0 is 5 and 2, and 1 is 3 and 0.2 more."""
-    model = FittedModel.of(average, names, ["a", "b"], output_scale=SCALE.numpy())
-    return replace(model, output_shift=SHIFT.numpy(), is_log=np.array([False, is_log]))
+    units = (1.0, SCALE.numpy(), SHIFT.numpy(), np.array([False, is_log]))
+    return FittedModel(average, names, ["a", "b"], *units)
 
 
 def forecast(average: ModelAverage) -> torch.Tensor:

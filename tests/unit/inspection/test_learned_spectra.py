@@ -1,19 +1,12 @@
 """Spectra and hidden layers of a fitted model, against known signals."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
 
 from deeplfm import DeepLFMRegressor
-from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
-from deeplfm.inspection.fitted import FittedModel
 from deeplfm.inspection.forces import Curve
 from deeplfm.inspection.spectra import Spectrum
-from deeplfm.inspection.spectra import spectrum as spectrum_of
-from deeplfm.model import DeepLFM
-from deeplfm.selection.average import ModelAverage
 
 SPAN = 60.0
 TIME = np.linspace(0, SPAN, 120)
@@ -92,24 +85,6 @@ def test_larger_outputs_have_more_power(lines: DeepLFMRegressor) -> None:
     large = quick().fit(TIME, 10 * (PAIR + NOISE))
     for small, found in zip(lines.spectrum(), large.spectrum(), strict=True):
         assert found.value == pytest.approx(100 * small.value, rel=1e-5, abs=1e-7)
-
-
-@pytest.mark.parametrize("system", ["ode1", "eq"])
-def test_powers_add_up_to_the_mean_square_over_the_record(system: str) -> None:
-    """The waves of a line are so near to each other that all they make is made together."""
-    options = {"lower_limit": -math.inf} if system == "ode1" else {}
-    block = BlockConfig(system, n_forces=2, n_features=6, frequencies="nodes", options=options)
-    layer = LayerConfig(1, (block,), "exact")
-    model = DeepLFM(ModelConfig(1, (layer,), n_samples=1, n_paths=1), seed=0).double()
-    with torch.no_grad():
-        model.output_layer.blocks[0].features.center.copy_(torch.tensor([20.0, 50.0]))
-    rows = torch.linspace(0, 1, 80, dtype=torch.float64)[:, None]
-    model.condition(rows, torch.sin(20 * rows + 1) + 0.5 * torch.cos(50 * rows))
-    (found,) = spectrum_of(FittedModel.of(ModelAverage.of(model), ["m"], ["y"], time_scale=5.0))
-    assert found.frequency == pytest.approx(np.array([20, 50]) / (2 * np.pi * 5))
-    middles = (torch.arange(4000, dtype=torch.float64)[:, None] + 0.5) / 4000
-    mean_square = model.posterior(middles).mean.square().mean().item()
-    assert found.value.sum() == pytest.approx(mean_square, rel=1e-5)
 
 
 def test_filters_have_the_gain_of_their_equation(lines: DeepLFMRegressor) -> None:

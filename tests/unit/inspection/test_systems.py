@@ -25,7 +25,7 @@ def model(system: str, lower_limit: float = -math.inf) -> DeepLFM:
         n_forces=2,
         n_features=6,
         frequencies="nodes",
-        options={"lower_limit": lower_limit},
+        options={} if system == "eq" else {"lower_limit": lower_limit},
     )
     config = ModelConfig(1, (LayerConfig(1, (block,), "exact"),), n_samples=1, n_paths=1)
     made = DeepLFM(config, seed=0).double()
@@ -34,7 +34,7 @@ def model(system: str, lower_limit: float = -math.inf) -> DeepLFM:
         features.center.copy_(torch.tensor([20.0, 50.0]))
         if system == "ode1":
             features.log_decay.fill_(math.log(2.5))
-        else:
+        elif system == "ode2":
             features.log_natural_frequency.fill_(math.log(8.0))
             features.log_damping.fill_(math.log(0.2))
         features.set_sensitivity(1 / features.gain(features.center[0, 0]))  # so that it can respond
@@ -45,7 +45,8 @@ def model(system: str, lower_limit: float = -math.inf) -> DeepLFM:
 
 def fitted(system: str, lower_limit: float = -math.inf) -> FittedModel:
     average = ModelAverage.of(model(system, lower_limit))
-    return FittedModel.of(average, ["m"], ["y"], HOUR, np.array([3.0]))
+    units = (HOUR, np.array([3.0]), np.zeros(1), np.array([False]))
+    return FittedModel(average, ["m"], ["y"], *units)
 
 
 @pytest.mark.parametrize("system", COEFFICIENTS)
@@ -68,7 +69,7 @@ def test_filters_have_the_gain_of_the_equation(system: str) -> None:
     assert found.value == pytest.approx(gain, rel=1e-9)
 
 
-@pytest.mark.parametrize("system", COEFFICIENTS)
+@pytest.mark.parametrize("system", [*COEFFICIENTS, "eq"])
 def test_powers_of_the_spectrum_add_up_to_the_mean_square(system: str) -> None:
     subject = fitted(system)
     (found,) = spectrum(subject)
