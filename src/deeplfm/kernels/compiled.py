@@ -98,7 +98,7 @@ class CompiledKernels:
         """Call a kernel that finds gradients of all arguments of :meth:`moments`."""
         tables = _lines(given)
         grad_x, grad_transients = (
-            torch.empty(item.shape, dtype=item.dtype) for item in (given.x, given.transients)
+            torch.empty(item.shape, dtype=item.dtype) for item in (given.x, given.transients.mT)
         )
         grad_base = torch.zeros_like(given.base, memory_format=torch.contiguous_format)
         found = self._run(
@@ -118,7 +118,7 @@ class CompiledKernels:
             frequency=by_frequency.view(given.frequency.shape),
             amplitude=by_amplitude,
             phase=by_phase,
-            transients=grad_transients,
+            transients=grad_transients.mT,
             gains=by_gains.view(given.gains.shape),
             base=grad_base,
             mean=mean,
@@ -166,7 +166,7 @@ def _lines(given: Moments) -> list[Tensor]:
 
 
 def _arguments(given: Moments, tables: Sequence[Tensor]) -> list[Tensor]:
-    return [given.x, torch.cat(list(tables), dim=1), given.transients, given.base]
+    return [given.x, torch.cat(list(tables), dim=1), given.transients.mT, given.base]
 
 
 def _shape_of(given: Moments, n_target_samples: int = 0) -> ctypes.Array[ctypes.c_int64]:

@@ -27,10 +27,10 @@ struct Shape {
   // frequencies, amplitudes, phases, gains (real, imaginary), means and variances (by unit and part).
   int64_t waves() const { return inputs() + 2 * terms; }
   int64_t lines() const { return waves() + 2 * transients + 4 * units; }
-  // Transients of a row are so far apart, in B L S N.
+  // Transients of a row are so far apart, in B L N S: samples of a row are done one after the other.
   int64_t stride() const { return samples * rows; }
   int64_t transient(int64_t b, int64_t s, int64_t n) const {
-    return b * transients * stride() + s * rows + n;
+    return b * transients * stride() + n * samples + s;
   }
   // Places of a row: among the inputs, among the columns, and among the moments.
   int64_t input(int64_t b, int64_t s, int64_t n) const {
@@ -338,7 +338,7 @@ void pull_back(const Shape &shape, int64_t first, int64_t last, const T *x, cons
 
 // What moments F m and F^2 v are made of; base is what is added to F for all samples of a row.
 template <typename T> struct Given {
-  const T *x, *tables, *transients, *base;  // B S N inputs, B lines K, B L S N, 2 B N K
+  const T *x, *tables, *transients, *base;  // B S N inputs, B lines K, B L N S, 2 B N K
 };
 
 template <typename T> struct Gradients {
