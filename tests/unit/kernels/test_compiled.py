@@ -243,7 +243,7 @@ def test_estimator_with_compiled_kernels_predicts_the_same() -> None:
     time = torch.linspace(0, 6, 80).numpy()
     value = torch.sin(3 * torch.linspace(0, 6, 80)).numpy()
     predicted = [
-        DeepLFMRegressor(preset="paper", n_features=10, n_steps=3, dtype="float64", compile=compile)
+        DeepLFMRegressor(model="paper", n_features=10, n_steps=3, dtype="float64", compile=compile)
         .fit(time, value)
         .predict(time)
         for compile in (False, True)
