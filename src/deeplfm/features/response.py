@@ -96,7 +96,7 @@ class Response(HarmonicMap):
     ) -> tuple[Float[Tensor, "B P N"], ...]:
         """h_0 … h_{n−1} from the matrix exponential; a closed form in a child is many times faster."""
         matrix = _companion(polynomial).unsqueeze(-3) * time[..., None, None]  # B P N n n
-        return torch.linalg.matrix_exp(matrix)[..., 0, :].unbind(-1)
+        return torch.linalg.matrix_exp(matrix.contiguous())[..., 0, :].unbind(-1)
 
     @property
     def bandwidth(self) -> Float[Tensor, "G P"]:
