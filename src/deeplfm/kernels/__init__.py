@@ -1,7 +1,7 @@
 """The arithmetic whose cost grows with samples × rows × features, in plain PyTorch or compiled.
 
 Compiled kernels are an optional part: ``waves.cpp`` is compiled for the machine at hand when it is
-first asked for, and kept in the user's cache folder. Both do the same, to rounding.
+first used, and kept in the user's cache folder. Both do the same, to rounding.
 """
 
 from __future__ import annotations

@@ -108,9 +108,9 @@ class PlainKernels:
             squares, by_target = torch.zeros_like(weight), torch.zeros_like(target)
             sums = Sums.of(tiling.given)
             for share in tiling.shares(numbers, sums):
-                asked, of_variance = share.flat(target), share.flat(weight[:, None])
-                found, of_mean = torch.empty_like(asked), 2 * of_variance
-                parts = map(share.cut, (asked, found, of_mean, of_variance))
+                wanted, of_variance = share.flat(target), share.flat(weight[:, None])
+                found, of_mean = torch.empty_like(wanted), 2 * of_variance
+                parts = map(share.cut, (wanted, found, of_mean, of_variance))
                 for tile, y, square, slope, factor in zip(share.tiles(), *parts, strict=True):
                     tile.evaluate()
                     mean, variance = tile.moments()
