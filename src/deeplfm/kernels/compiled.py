@@ -135,7 +135,7 @@ class CompiledKernels:
         by_row: Sequence[Tensor],
         summed: Sequence[Tensor] = (),
     ) -> list[Tensor]:
-        """Call a kernel on every share of the rows; each thread sums gradients into a tensor of its own."""
+        """Call a kernel on every share of the rows; each thread sums gradients in a tensor of its own."""
         x = inputs[0]
         kept = [item.contiguous() for item in inputs]
         function = getattr(self._library, f"{name}_{_NAMES[x.dtype]}")
