@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from deeplfm.features.base import Coefficients, FeatureMap
-from deeplfm.kernels import kernels_for
+from deeplfm.kernels.plain import kernels_for
 from deeplfm.kernels.tiles import Moments
 
 
