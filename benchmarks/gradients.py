@@ -20,12 +20,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from deeplfm.ensemble.tables import paper_recipe
 from deeplfm.recipes.architecture import Architecture
 from torch import Tensor
 
 import deeplfm.layers
 from deeplfm.data.toy import toy_system
-from deeplfm.ensemble.tables import paper_recipe
 from deeplfm.kernels import compiled_kernels
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, elbo

@@ -24,13 +24,13 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from deeplfm.ensemble.tables import paper_recipe
 from deeplfm.recipes.architecture import Architecture
 from naive import NaiveDeepLFM
 
 from deeplfm import DeepLFMRegressor
 from deeplfm.baselines.exact_gp import ExactGP
 from deeplfm.data.toy import ToyData, toy_system
-from deeplfm.ensemble.tables import paper_recipe
 from deeplfm.kernels import compiled_kernels
 from deeplfm.objective import Batch, elbo
 from deeplfm.randomness import generator_for

@@ -25,12 +25,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from deeplfm.ensemble.tables import paper_recipe
 from deeplfm.recipes.architecture import Architecture
 from measure import Step, available_megabytes, floor_step, peak_megabytes, time_in_turns
 from naive import NaiveDeepLFM
 
 from deeplfm import DeepLFM
-from deeplfm.ensemble.tables import paper_recipe
 from deeplfm.kernels import compiled_kernels
 from deeplfm.objective import Batch, collapsed, elbo
 from deeplfm.randomness import generator_for

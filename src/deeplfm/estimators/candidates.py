@@ -7,8 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from deeplfm.ensemble.autoregression_candidates import feedback_recipe, memory_recipe
-from deeplfm.ensemble.tables import density_recipe, neighbours_recipe
+from deeplfm.ensemble.autoregression_candidates import (
+    autoregression_candidate,
+    linear_autoregression_candidate,
+)
+from deeplfm.ensemble.mixture_density import mixture_density_candidate
+from deeplfm.ensemble.nearest_neighbour_gp import nearest_neighbour_candidate
 from deeplfm.errors import ConfigError
 from deeplfm.selection.candidate import Candidate
 from deeplfm.terms import (
@@ -27,15 +31,17 @@ Member = Callable[[BuildContext], Candidate]
 Model = Sum | NamedModel | Member
 
 OF_SERIES: dict[str, Member] = {
-    "autoregression": feedback_recipe,
-    "linear autoregression": memory_recipe,
+    "autoregression": autoregression_candidate,
+    "linear autoregression": linear_autoregression_candidate,
 }
 OF_ALL: dict[str, Member] = {
-    "nearest-neighbour GP": neighbours_recipe,
-    "mixture density": density_recipe,
+    "nearest-neighbour GP": nearest_neighbour_candidate,
+    "mixture density": mixture_density_candidate,
 }
 _GAPS_ONLY: dict[str, Member] = {
-    "nearest-neighbour GP": lambda context: neighbours_recipe(context, margin=float("inf"))
+    "nearest-neighbour GP": lambda context: nearest_neighbour_candidate(
+        context, margin=float("inf")
+    )
 }
 NAMES = ("auto", "ensemble", "dlfm", "lfm", "paper")
 

@@ -47,12 +47,10 @@ class Spectrum:
 def filters(fitted: FittedModel) -> list[Spectrum]:
     """Gain |H(jω)| of the differential equations in time, in units of time to the order of each."""
     found: list[Spectrum] = []
-    for index in fitted.forecasting:
-        model, member = fitted.average.members[index], fitted.members[index]
-        layers = model.layers if model.is_function_of_time else ()
-        for depth, layer in enumerate(layers, start=1):
+    for index, model in fitted.layered.items():
+        for depth, layer in enumerate(model.layers, start=1):
             for block in filter(is_driven, layer.blocks):
-                found += _gains(fitted, f"layer {depth}", member, layer, block)
+                found += _gains(fitted, f"layer {depth}", fitted.members[index], layer, block)
     return found
 
 
@@ -68,8 +66,8 @@ def spectrum(fitted: FittedModel) -> list[Spectrum]:
     found = []
     for d, output in enumerate(fitted.outputs):
         for index in fitted.average.weight[:, d].argsort(descending=True).tolist():
-            model = fitted.average.members[index]
-            if index not in fitted.forecasting or not model.is_function_of_time:
+            model = fitted.layered.get(index)
+            if model is None:
                 continue
             blocks = list(filter(_has_sinusoids, model.output_layer.blocks))
             if not blocks:

@@ -11,9 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.errors import TrainingDivergedError
-from deeplfm.model import DeepLFM
 from deeplfm.selection.average import series_weights, stacking_weights
-from deeplfm.selection.candidate import Candidate
+from deeplfm.selection.candidate import Candidate, Member
 from deeplfm.training.conditioning import statistics
 from deeplfm.training.loop import History
 from deeplfm.training.rows import Rows, RowSource
@@ -30,14 +29,14 @@ class Score(NamedTuple):
     """Calibration and log density of a model on rows that it was not fitted on.
 
     Attributes:
-        temperature: of each output.
+        temperature: of each output; None where the model has none.
         inflation: of the noise of each output.
         mean: the predicted values.
         density: log density of the targets; NaN where they are missing.
         counts: how many targets each one stands for.
     """
 
-    temperature: Float[Tensor, " D"]
+    temperature: Float[Tensor, " D"] | None
     inflation: Float[Tensor, " D"]
     mean: Float[Tensor, "N D"]
     density: Float[Tensor, "N D"]
@@ -64,7 +63,7 @@ class FittedCandidate:
     """
 
     candidate: Candidate
-    model: DeepLFM
+    model: Member
     history: History
     score: Score
     gap_score: Score | None = None
@@ -81,19 +80,20 @@ class FittedCandidate:
         return found
 
 
-def score(model: DeepLFM, training: RowSource, held_out: Rows) -> Score:
+def score(model: Member, training: RowSource, held_out: Rows) -> Score:
     """Calibrate a model on held-out rows, and score it there."""
     calibrate(model, training, held_out)
     posterior = model.posterior(held_out.x)
     density = posterior.log_prob(held_out.y)
     if bool((density.isnan() & ~held_out.y.isnan()).any()):
         raise TrainingDivergedError("its prediction of the held-out rows is not a number")
-    calibration = model.temperature.clone(), model.likelihood.inflation.clone()
-    return Score(*calibration, posterior.mean, density, held_out.counts)
+    temperature = None if model.temperature is None else model.temperature.clone()
+    inflation = model.likelihood.inflation.clone()
+    return Score(temperature, inflation, posterior.mean, density, held_out.counts)
 
 
 @torch.no_grad()
-def calibrate(model: DeepLFM, training: RowSource, held_out: Rows) -> None:
+def calibrate(model: Member, training: RowSource, held_out: Rows) -> None:
     """Set temperature and noise inflation of each output by the density of the held-out rows.
 
     The mean of their logarithms over the grid, weighted by that density: with few independent
@@ -101,15 +101,16 @@ def calibrate(model: DeepLFM, training: RowSource, held_out: Rows) -> None:
     likely, and so is twice the standard deviation of the noise: without evidence both stay near one,
     since a temperature also shrinks the function towards zero where its values are known.
     """
-    is_tempered = model.has_exact_output and model.is_tempered
+    is_tempered = model.has_exact_output and model.temperature is not None
     temperatures = TEMPERATURES if is_tempered else (1.0,)
-    model.likelihood.inflation.fill_(1.0)
+    ones = torch.ones_like(model.likelihood.inflation)
+    set_calibration(model, ones, ones)
     remoteness = model.likelihood.remoteness(held_out.x)
     known = statistics(model, training) if model.has_exact_output else ()
     worst = -1e9  # of a prediction that is not a number
     grid, scores = [], []
     for temperature in temperatures:
-        model.temperature.fill_(temperature)
+        set_calibration(model, temperature * ones, ones)
         if known:
             model.solve(*known)
         posterior = model.posterior(held_out.x)
@@ -128,9 +129,12 @@ def calibrate(model: DeepLFM, training: RowSource, held_out: Rows) -> None:
         model.solve(*known)
 
 
-def set_calibration(model: DeepLFM, temperature: Tensor, inflation: Tensor) -> None:
+def set_calibration(
+    model: Member, temperature: Float[Tensor, " D"] | None, inflation: Float[Tensor, " D"]
+) -> None:
     """Write both into a model."""
-    model.temperature.copy_(temperature)
+    if model.temperature is not None and temperature is not None:
+        model.temperature.copy_(temperature)
     model.likelihood.inflation.copy_(inflation)
 
 

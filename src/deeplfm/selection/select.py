@@ -19,10 +19,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.errors import DeepLFMError, InputError, TrainingDivergedError, UnsuitableError
-from deeplfm.model import DeepLFM
 from deeplfm.predictive.metrics import nmse
 from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.candidate import Candidate, fit_candidate
+from deeplfm.selection.candidate import Candidate, Member, fit_candidate, set_train_data
 from deeplfm.selection.parallel import FAILURES, Attempt, attempt_all
 from deeplfm.selection.result import CandidateResult, Selection
 from deeplfm.selection.score import (
@@ -34,7 +33,7 @@ from deeplfm.selection.score import (
     set_calibration,
 )
 from deeplfm.selection.split import Split
-from deeplfm.training.conditioning import condition, set_train_data
+from deeplfm.training.conditioning import condition
 from deeplfm.training.interruption import stop_reason, time_left, within
 from deeplfm.training.loop import History
 from deeplfm.training.rows import RowSource
@@ -42,7 +41,7 @@ from deeplfm.training.rows import RowSource
 _FAR_ENOUGH = 0.5  # of the steps before: a refit with fewer is not worth its rows
 _LOW_WEIGHT = "its weight is too small"
 
-_Fit = Callable[..., tuple[DeepLFM, History]]
+_Fit = Callable[..., tuple[Member, History]]
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Comparison:
         of their last layer are solved on all rows.
         """
         selection = self.selection
-        parts: list[tuple[DeepLFM, Float[Tensor, "2 D"]]] = []
+        parts: list[tuple[Member, Float[Tensor, "2 D"]]] = []
         refit = partial(_refit, rows=rows, reach=self.split.reach, fit=self._fit)
         for item, found, seconds in self._attempt_all(refit, self._members, label="refit"):
             record = selection[item.candidate.name]
@@ -189,7 +188,7 @@ def _fit_and_score(candidate: Candidate, split: Split, fit: _Fit, label: str) ->
 
 def _refit(
     item: FittedCandidate, rows: RowSource, reach: float | None, fit: _Fit
-) -> tuple[list[DeepLFM], History]:
+) -> tuple[list[Member], History]:
     """Models of a candidate on all rows, one for each calibration."""
     model, history = _trained_further(item, rows, fit)
     set_train_data(model, rows, reach)
@@ -200,7 +199,7 @@ def _refit(
     return models, history
 
 
-def _trained_further(item: FittedCandidate, rows: RowSource, fit: _Fit) -> tuple[DeepLFM, History]:
+def _trained_further(item: FittedCandidate, rows: RowSource, fit: _Fit) -> tuple[Member, History]:
     """Trained on all rows; or as it was compared, where there is no time to get as far again."""
     first = item.history
     reason: str | None = stop_reason()
@@ -214,7 +213,7 @@ def _trained_further(item: FittedCandidate, rows: RowSource, fit: _Fit) -> tuple
 
 
 def _average(
-    parts: list[tuple[DeepLFM, Float[Tensor, "2 D"]]], split: Split, selection: Selection
+    parts: list[tuple[Member, Float[Tensor, "2 D"]]], split: Split, selection: Selection
 ) -> ModelAverage:
     """Members with weights that sum to one, in gaps too where some are there for them."""
     models, shares = zip(*parts, strict=True)

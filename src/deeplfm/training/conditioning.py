@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deeplfm.model import DeepLFM
 from deeplfm.training.rows import RowSource
+
+
+class Conditioned(Protocol):
+    """A model whose weights may be solved in closed form from sums over rows."""
+
+    @property
+    def has_exact_output(self) -> bool:
+        """Whether they are."""
+
+    def statistics(
+        self,
+        x: Float[Tensor, "N P"],
+        y: Float[Tensor, "N D"],
+        row_weight: Float[Tensor, " N"] | None = None,
+    ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
+        """Sums over some rows."""
+
+    def solve(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
+        """Set the weights from sums over all rows."""
 
 
 @torch.no_grad()
 def statistics(
-    model: DeepLFM, rows: RowSource
+    model: Conditioned, rows: RowSource
 ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
-    """All that the exact output weights need to know of the rows: sums over their chunks."""
+    """Sufficient statistics of all rows for the exact output weights: sums over their chunks."""
     parts = (model.statistics(chunk.x, chunk.y, chunk.weight) for chunk in rows.chunks())
     gram, moment = next(parts)
     for more_gram, more_moment in parts:
@@ -22,24 +42,7 @@ def statistics(
     return gram, moment
 
 
-@torch.no_grad()
-def set_train_data(model: DeepLFM, rows: RowSource, reach: float | None = None) -> None:
-    """Give rows to a model that keeps them; that of a series knows by its reach where targets are.
-
-    Of more than it keeps, evenly spaced ones are read, and no others: memory must not grow with rows.
-    """
-    if reach is None and not model.keeps_rows:
-        return
-    n_rows, n_kept = len(rows), min(len(rows), model.most_rows)
-    some = torch.arange(n_kept) * n_rows // n_kept
-    kept = rows.everything() if n_kept == n_rows else rows.take(some)
-    if not model.weighs_rows:
-        kept = kept.without_light_targets()
-    model.set_train_data(kept.x, kept.y, kept.weight, reach)
-
-
-def condition(model: DeepLFM, rows: RowSource) -> None:
-    """Let a model hear all rows: keep them, and solve exact output weights, where it does either."""
-    set_train_data(model, rows)
+def condition(model: Conditioned, rows: RowSource) -> None:
+    """Solve exact output weights on all rows, where a model has them."""
     if model.has_exact_output:
         model.solve(*statistics(model, rows))
