@@ -12,7 +12,7 @@ import pytest
 from deeplfm.cli import main
 
 QUICK = ["--model", "sinusoids + broadband", "--n-steps", "3"]
-TABLE = ["--target", "abp", "--model", "table", "--n-steps", "3", "--n-features", "10"]
+TABLE = ["--target", "abp", "--model", "table", "--n-steps", "3"]
 
 
 def record(n_rows: int = 80) -> pd.DataFrame:

@@ -35,7 +35,7 @@ def test_it_says_what_it_understood_and_found(place, call):
     abp = next(line.split() for line in lines if line.split()[:1] == ["abp"])
     assert "predicted" in abp or "mean" in abp
     assert abp[-3:-1] == ["63", "7"]  # known, missing
-    assert [line.split() for line in lines].count(["ecg", "pursuit", "100", "%"]) == 1
+    assert [line.split() for line in lines].count(["ecg", "sinusoids", "+", "broadband", "100", "%"]) == 1
     assert lines[-1].startswith("Next: deeplfm forecast new --horizon")
     assert "…" not in done.out
 
@@ -137,7 +137,7 @@ def test_json_is_all_there_is_on_standard_output(place, call):
     assert content["model"] == "new"
     assert content["rows"] == 70
     assert content["targets"]["ecg"]["missing"] == 3
-    assert content["candidates"]["pursuit"]["weight"] == {"abp": 1.0, "ecg": 1.0}
+    assert content["candidates"]["sinusoids + broadband"]["weight"] == {"abp": 1.0, "ecg": 1.0}
     assert content["interrupted"] is False
     assert set(content["settings"]) >= SETTINGS
     assert content["files"] == {"report": "r.html"}
@@ -156,9 +156,9 @@ def test_a_time_limit_is_for_all_starts_and_what_it_left_out_is_told(place, call
     assert done.code == 0
     assert "warning: fit: --time-limit 0.0 left no time to try" in done.err
     (row,) = [line for line in done.out.splitlines() if "not tried" in line]
-    assert "rhythm" in row
+    assert "season" in row
     content = json.loads(call("info", "new", "--json").out)
-    assert {"rhythm", "memory"} <= set(content["untried"])
+    assert {"season", "linear autoregression"} <= set(content["untried"])
 
 
 def test_a_model_is_replaced_only_on_request_and_leaves_other_files(place, call):

@@ -181,7 +181,7 @@ USAGE = {
     "bad number": Case([*FORECAST, "--horizon", "ten"], ["--horizon", "integer"]),
     "bad choice": Case([*FIT, "--start", "persuit"], ["start", "pursuit"], table()),
     "bad kind of figure": Case(["plot", "model", "forcast", "-o", "f.png"], ["KIND", "forecast"]),
-    "bad widths": Case([*FIT, "--hidden", "3,x"], ["--hidden", "3,x", "Write 3"], table()),
+    "bad widths": Case([*FIT, "--model", "deep(0)"], ["deep: hidden", "0"], table()),
     "unknown device": Case([*FIT, "--device", "abacus"], ["device", "abacus", "cpu"], table()),
     "json and table on standard output": Case(
         ["forecast", "model", "--horizon", "3", "--json", "-o", "-"], ["--json", "Give a file"]

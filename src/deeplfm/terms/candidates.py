@@ -18,7 +18,7 @@ _FEW = Sinusoids(8, bandwidth=2.0, learn_bandwidth=True)
 SERIES: dict[str, Sum] = {
     "sinusoids": Sinusoids() + BroadBand(),
     "sinusoids + trend": Trend() + Sinusoids(jitter=0.001) + BroadBand(),
-    "sinusoids, free bandwidth": Sinusoids(bandwidth=1.0, learn_bandwidth=True) + BroadBand(),
+    "sinusoids of free bandwidth": Sinusoids(bandwidth=1.0, learn_bandwidth=True) + BroadBand(),
     "few sinusoids": _FEW + BroadBand(),
     "season + trend": Trend() + Season() + BroadBand(),
     "season + level": Trend() + Season() + LocalLevel(),

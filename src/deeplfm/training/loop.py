@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count, repeat
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -23,7 +23,6 @@ from deeplfm.training.interruption import stop_reason
 from deeplfm.training.progress import Progress, Silent
 from deeplfm.training.rows import Rows, RowSource
 from deeplfm.training.schedule import Phase, Role, Schedule, role_of
-from deeplfm.training.shuffling import shuffled_batches
 
 
 @dataclass
@@ -103,7 +102,9 @@ class _Run:
             )
         size = schedule.batch_size or len(rows)
         is_full = size >= len(rows)
-        self.batches: Iterator[Rows] = repeat(rows.everything()) if is_full else self._batches(size)
+        self.batches: Iterator[Rows] = (
+            repeat(rows.everything()) if is_full else rows.batches(size, seed)
+        )
         self.objective = objective(schedule.objective, 1.0 if is_full else schedule.natural_rate)
         self.roles: set[Role] | None = None
         self.optimiser: torch.optim.Optimizer | None = None
@@ -218,9 +219,3 @@ class _Run:
             self.best = (score, self.step)
             return True
         return False
-
-    def _batches(self, size: int) -> Iterator[Rows]:
-        for epoch in count():
-            generator = generator_for(self.seed, "epoch", epoch)
-            for index in shuffled_batches(len(self.rows), size, generator):
-                yield self.rows.take(index)
