@@ -35,7 +35,9 @@ def test_it_says_what_it_understood_and_found(place, call):
     abp = next(line.split() for line in lines if line.split()[:1] == ["abp"])
     assert "predicted" in abp or "mean" in abp
     assert abp[-3:-1] == ["63", "7"]  # known, missing
-    assert [line.split() for line in lines].count(["ecg", "sinusoids", "+", "broadband", "100", "%"]) == 1
+    assert [line.split() for line in lines].count(
+        ["ecg", "sinusoids", "+", "broadband", "100", "%"]
+    ) == 1
     assert lines[-1].startswith("Next: deeplfm forecast new --horizon")
     assert "…" not in done.out
 

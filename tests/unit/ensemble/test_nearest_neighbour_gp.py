@@ -212,8 +212,8 @@ def test_tails_of_two_widths_are_found() -> None:
     share, scale = find_tails(error[:2000], torch.ones(2000).double())
 
     def density(share: torch.Tensor, scale: torch.Tensor) -> float:
-        density = torch.distributions.Normal(torch.zeros_like(scale), scale)
-        return float(torch.logsumexp(bells.log_prob(error[2000:, None]) + share.log(), 1).mean())
+        normal = torch.distributions.Normal(torch.zeros_like(scale), scale)
+        return float(torch.logsumexp(normal.log_prob(error[2000:, None]) + share.log(), 1).mean())
 
     truth = density(torch.tensor([0.9, 0.1]), torch.tensor([0.5, 3.0]))
     assert density(share, scale) > truth - 0.02
