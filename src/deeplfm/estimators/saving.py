@@ -21,7 +21,7 @@ from deeplfm.io.archive import Contents, reading, restore, tensors_under
 from deeplfm.model import DeepLFM
 from deeplfm.selection.average import ModelAverage
 from deeplfm.selection.candidate import Member
-from deeplfm.selection.result import Selection
+from deeplfm.selection.select import Selection
 from deeplfm.terms import from_json, to_json
 from deeplfm.variational.weights import Exact
 

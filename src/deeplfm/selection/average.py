@@ -1,25 +1,25 @@
-"""Model average: a mixture of models, with weights by held-out rows for each output."""
+"""Model average: a mixture of models, and its weights by their scores on held-out rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from math import inf
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from deeplfm.predictive.mixture import Predictive, mix
-
-if TYPE_CHECKING:
-    from deeplfm.selection.candidate import Member
+from deeplfm.selection.candidate import FittedCandidate, Member, Score
+from deeplfm.selection.split import known_span
 
 _EM_STEPS = 200
 _PRIOR_SHARE = 0.05  # of the rows, added to the count of each survivor
 _WORST_GAP = 1.0  # nats per row
 _N_PARTS, _N_SHARES = 4, 12  # of a series; all ways to share so much weight among them are tried
+_LEAST_WEIGHT = 0.05  # of a member, in one output at least
+_LEAST_LEAD = 15.0  # nats over all rows, where there is a margin: few rows leave more to luck
 _SAME_BEST = 0.5  # probability that the best member of one output is the best of another
 
 
@@ -84,12 +84,6 @@ class ModelAverage(nn.Module):
         weight = plain * is_active[:, :, None]
         total = weight.sum(0)
         return torch.where(total > 0, weight / total, plain)
-
-
-def known_span(x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> Float[Tensor, "2 D"]:
-    """First and last time at which each output is known; ∞ and −∞ where it never is."""
-    time, known = x[:, :1].expand_as(y), ~y.isnan()
-    return torch.stack([time.where(known, inf).amin(0), time.where(known, -inf).amax(0)])
 
 
 def stacking_weights(
@@ -215,3 +209,66 @@ def _survivors(
         bar = mean[margin == 0].amax(0) + margin[:, None]
         survives = survives * ((mean >= bar) | (margin == 0)[:, None])
     return survives
+
+
+def forecast_weights(fitted: list[FittedCandidate], is_series: bool) -> Float[Tensor, "B D"]:
+    """Weights by the held-out rows, of the candidates that forecast."""
+    weigh = series_weights if is_series else stacking_weights
+    some = [b for b, item in enumerate(fitted) if item.candidate.forecasts] or range(len(fitted))
+    return _weights(weigh, fitted, {b: fitted[b].score for b in some})
+
+
+def gap_weights(fitted: list[FittedCandidate]) -> Float[Tensor, "B D"]:
+    """Weights by the values hidden like gaps; zero in an output that has none."""
+    scored = {b: item.gap_score for b, item in enumerate(fitted) if item.gap_score is not None}
+    if not scored:
+        return torch.zeros_like(fitted[0].score.density[:1]).expand(len(fitted), -1)
+    is_hidden = ~next(iter(scored.values())).density.isnan().all(0)
+    return _weights(series_weights, fitted, scored) * is_hidden
+
+
+def _weights(
+    weigh: Callable[[Tensor, Tensor, Tensor], Tensor],
+    fitted: list[FittedCandidate],
+    scores: dict[int, Score],
+) -> Float[Tensor, "B D"]:
+    """Weights of some candidates, zero of the others; one for gaps alone has no margin there."""
+    density = torch.stack([item.density for item in scores.values()])
+    candidates = [fitted[b].candidate for b in scores]
+    margin = density.new_tensor([item.margin if item.forecasts else 0.0 for item in candidates])
+    least = _LEAST_LEAD / max(1, density.shape[1])
+    margin = torch.where(margin > 0, margin.clamp_min(least), 0.0)
+    weight = density.new_zeros(len(fitted), density.shape[-1])
+    weight[list(scores)] = weigh(density, margin, next(iter(scores.values())).counts)
+    return weight
+
+
+def choose_members(
+    fitted: list[FittedCandidate], weight: Float[Tensor, "B D"], in_gaps: Float[Tensor, "B D"]
+) -> list[FittedCandidate]:
+    """Candidates whose weights are large enough, with these weights.
+
+    A model with a large error after the rows gets a wide interval there. In a gap, where rows on both
+    sides are known, that interval would be too wide: hence copies with a calibration of their own.
+
+    Args:
+        fitted: all candidates.
+        weight: by the held-out rows.
+        in_gaps: by values hidden like gaps; an output without such values takes ``weight`` in gaps too.
+    """
+    between = torch.where(in_gaps.sum(0) > 0, 0.0, weight)
+    both = torch.stack([weight, between], dim=1)  # B 2 D
+    for item, share, gap_share in zip(fitted, both, in_gaps, strict=True):
+        item.weight = share if float(share[0].max()) >= _LEAST_WEIGHT else None
+        is_for_gaps = item.gap_score is not None and float(gap_share.max()) >= _LEAST_WEIGHT
+        item.gap_weight = gap_share if is_for_gaps else None
+    # An autoregression has no say within its rows: one candidate that does is kept in any case.
+    within = [b for b, item in enumerate(fitted) if _is_within_rows(item)]
+    if within and all(fitted[b].weight is None for b in within):
+        best = max(within, key=lambda b: float(fitted[b].score.mean_density.nanmean()))
+        fitted[best].weight = both[best]
+    return [item for item in fitted if item.members]
+
+
+def _is_within_rows(item: FittedCandidate) -> bool:
+    return item.candidate.fills_gaps and item.candidate.forecasts

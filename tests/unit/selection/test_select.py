@@ -11,23 +11,23 @@ from deeplfm.errors import TrainingDivergedError, UnsuitableError
 from deeplfm.model import DeepLFM
 from deeplfm.selection import split as split_module
 from deeplfm.selection.average import (
+    choose_members,
+    forecast_weights,
+    gap_weights,
     pooled_over_outputs,
     probability_of_best,
     series_weights,
     stacking_weights,
 )
-from deeplfm.selection.candidate import Candidate, fit_candidate
-from deeplfm.selection.result import Selection
-from deeplfm.selection.score import (
+from deeplfm.selection.candidate import (
     INFLATIONS,
+    Candidate,
     FittedCandidate,
     Score,
     calibrate,
-    choose_members,
-    forecast_weights,
-    gap_weights,
+    fit_candidate,
 )
-from deeplfm.selection.select import compare, select
+from deeplfm.selection.select import Selection, compare, select
 from deeplfm.selection.split import hide_like_gaps, hold_out
 from deeplfm.training import Phase, Rows, Schedule, StoredRows, interruption
 from deeplfm.training.interruption import within
