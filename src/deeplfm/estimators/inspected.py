@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from deeplfm.errors import ConfigError
-from deeplfm.estimators.labels import Labels
+from deeplfm.estimators.arrays import check_targets
 from deeplfm.estimators.scaling import Scaling
-from deeplfm.estimators.validation import check_targets
+from deeplfm.estimators.targets import Labels
 from deeplfm.inspection import forces, spectra
 from deeplfm.inspection.components import components
 from deeplfm.inspection.fitted import FittedModel
@@ -42,7 +42,8 @@ class Inspected(ABC):
 
         The mean of the targets is included in the component "trend"; without a trend in "level", and
         without a level it is a component "mean" of its own. All other components vary around 0. Members
-        of the average that are no sum of terms, such as an autoregression, are one component each.
+        of the average that are no sum of terms, such as an autoregression, are one component each. A term
+        that only some members have is 0 in the others, and its band includes this difference.
 
         Components of a target that is modelled by its logarithm are factors around 1, and multiply to the
         prediction.
@@ -58,7 +59,7 @@ class Inspected(ABC):
         >>> import numpy as np
         >>> from deeplfm import DeepLFMRegressor
         >>> t = np.linspace(0, 6, 90)
-        >>> model = DeepLFMRegressor(start="pursuit", n_steps=5).fit(t, 7 + np.sin(3 * t))
+        >>> model = DeepLFMRegressor(model="sinusoids + broadband", n_steps=5).fit(t, 7 + np.sin(3 * t))
         >>> parts = model.components(t)["y"]
         >>> bool(np.allclose(parts.xs("mean", axis=1, level=1).sum(axis=1), model.predict(t)))
         True
@@ -83,7 +84,7 @@ class Inspected(ABC):
         A force is what enters an equation f' + γf = Σ_q S_q u_q whose input is time, in units of the
         output (of its logarithm, where the model hears that) over units of time, with one curve for
         each output and block of the heaviest model of the stack. Outputs that share their forces
-        (``start="lfm"``) have one curve for each force, in units of its own standard deviation.
+        (``model="lfm"``) have one curve for each force, in units of its own standard deviation.
         """
         curves = forces.forces(self._fitted(), self._tensor(self._inputs(X)))
         if not curves:

@@ -1,4 +1,4 @@
-"""Exact output weights given rows, through which one goes in chunks."""
+"""Exact output weights of a model given rows, chunk by chunk."""
 
 from __future__ import annotations
 

@@ -27,13 +27,13 @@ from deeplfm.training.schedule import Phase, Role, Schedule, role_of
 
 @dataclass
 class History:
-    """What happened while training.
+    """Losses and scores of a training run.
 
     Attributes:
         loss: minus the objective per row, for every step.
         validation: step, NMSE and MNLL of the validation rows.
-        stopped: why it ended: "steps", "plateau", "time" or "interrupt".
-        seconds: how long it took.
+        stopped: reason of the end: "steps", "plateau", "time" or "interrupt".
+        seconds: duration.
     """
 
     loss: list[float] = field(default_factory=list)
@@ -43,7 +43,7 @@ class History:
 
     @property
     def was_cut(self) -> bool:
-        """Whether it ended before it was done."""
+        """Whether Ctrl-C or the time limit ended it."""
         return self.stopped in ("interrupt", "time")
 
 
@@ -58,17 +58,17 @@ def train(
 ) -> History:
     """Train a model in place; with validation rows, end at the parameters that scored best there.
 
-    It ends early on a plateau, by Ctrl-C, or when the time limit is over.
+    It ends early on a plateau, by Ctrl-C, or at the time limit.
 
     Args:
-        model: what to train.
+        model: the model to train.
         rows: training rows.
-        schedule: how.
-        seed: of mini-batches and noise: the same seed gives the same bits.
+        schedule: objective, phases, rates and limits.
+        seed: of mini-batches and noise; the same seed gives the same bits.
         validation: rows to score while training.
-        progress: what to report to.
-        solve: end with exact output weights solved on all rows: a pass through them, which a
-            caller that solves them again can save.
+        progress: receives every step.
+        solve: solve exact output weights on all rows at the end. A caller that solves them later
+            saves this pass through the rows.
     """
     run = _Run(model, rows, schedule, seed, validation, progress or Silent())
     started = time.monotonic()
@@ -153,7 +153,7 @@ class _Run:
         return self.optimiser
 
     def finish(self) -> None:
-        """Restore the best parameters where they are known."""
+        """Restore the parameters of the best validation score, if there is one."""
         if self.validation is not None and self.step % self.schedule.validate_every:
             self._validate()
         if self.best_state is not None:
@@ -207,7 +207,7 @@ class _Run:
         weights = copy.deepcopy(self.model.output_layer.weights.state_dict())
         condition(self.model, self.rows)
         posterior = self.model.posterior(self.validation.x)
-        self.model.output_layer.weights.load_state_dict(weights)  # looking must not disturb
+        self.model.output_layer.weights.load_state_dict(weights)  # training goes on from them
         score = float(mnll(posterior, self.validation.y).nanmean())
         error = float(nmse(posterior.mean, self.validation.y).nanmean())
         self.history.validation.append({"step": self.step, "nmse": error, "mnll": score})

@@ -84,7 +84,7 @@ CASES: dict[str, tuple[dict[str, object], int]] = {
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
-    """What came of fits in another process, each interrupted by a real signal."""
+    """Results of fits in another process, each interrupted by a real signal."""
     folder = tmp_path_factory.mktemp("models")
     cases = [
         {
