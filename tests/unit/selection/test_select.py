@@ -110,8 +110,8 @@ def test_a_refit_that_runs_out_of_time_counts_if_it_came_far(
     rows, n_all = wave(), len(wave())
     step = _Run._step
 
-    def count(run: _Run, optimiser: torch.optim.Optimizer) -> None:
-        step(run, optimiser)
+    def count(run: _Run, *arguments: object) -> None:
+        step(run, *arguments)
         if len(run.rows) == n_all and run.step == n_cut:
             interruption._deadline.set(-math.inf)
 
