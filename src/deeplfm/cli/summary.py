@@ -47,10 +47,15 @@ def of_fit(forecaster: DeepLFMForecaster, seconds: float) -> str:
 
 def kind_of(forecaster: DeepLFMForecaster) -> str:
     """Ensemble, DLFM or LFM, in words."""
+    from deeplfm.model import DeepLFM
+
     members = forecaster.regressor_.model_.members
     if len(members) > 1:
         return f"an ensemble of {len(members)} models"
-    return "a DLFM" if len(members[0].layers) > 1 else "an LFM"
+    (member,) = members
+    if not isinstance(member, DeepLFM):
+        return f"one model, {forecaster.regressor_.fit_result_.members[0]}"
+    return "a DLFM" if len(member.layers) > 1 else "an LFM"
 
 
 def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:

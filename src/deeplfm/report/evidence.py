@@ -23,7 +23,7 @@ from deeplfm.report.prediction import (
     posteriors,
     predict,
 )
-from deeplfm.selection.result import Selection
+from deeplfm.selection.select import Selection
 from deeplfm.selection.split import hold_out
 from deeplfm.training import Rows
 

@@ -16,7 +16,7 @@ from deeplfm.report.evidence import Line, Score
 from deeplfm.report.facts import RecordFacts
 from deeplfm.report.prediction import LEVELS
 from deeplfm.report.wording import aligned, amount, count, percent
-from deeplfm.selection.result import Selection
+from deeplfm.selection.select import Selection
 
 _SCORE_NAMES = {
     "rows": "rows",

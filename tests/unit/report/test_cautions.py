@@ -10,7 +10,7 @@ from deeplfm.report.clock import Clock
 from deeplfm.report.evidence import Case, Line, Score, Used, lines_of
 from deeplfm.report.facts import read_record
 from deeplfm.report.prediction import LEVELS, Prediction
-from deeplfm.selection.result import CandidateResult, Selection
+from deeplfm.selection.select import CandidateResult, Selection
 from deeplfm.training import History
 
 

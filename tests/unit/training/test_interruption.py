@@ -137,7 +137,7 @@ def test_the_history_has_the_reason_of_the_stop(found: dict[str, dict[str, objec
 def test_an_interrupted_race_keeps_the_starts_that_were_fitted(
     found: dict[str, dict[str, object]],
 ) -> None:
-    assert set(found["race"]["names"]) <= {"pursuit: steady lines", "pursuit: drifting"}
+    assert set(found["race"]["names"]) <= {"sinusoids", "sinusoids + trend"}
 
 
 def test_a_second_interrupt_quits_at_once(found: dict[str, dict[str, object]]) -> None:
