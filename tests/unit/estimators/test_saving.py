@@ -31,7 +31,7 @@ def driven() -> DeepLFMForecaster:
     time = np.arange(60) * 0.1
     values = np.stack([time, np.sin(3 * time), np.cos(2 * time), np.sign(time % 2 - 1)], axis=1)
     values[10:15, 1] = np.nan
-    return quick(hidden=(2, 3)).fit(pd.DataFrame(values), time=0, covariates=3)
+    return quick().fit(pd.DataFrame(values), time=0, covariates=3)
 
 
 @pytest.mark.parametrize(
