@@ -179,7 +179,7 @@ USAGE = {
     "unknown option": Case([*FORECAST, "--horzon", "3"], ["--horzon", "Did you mean --horizon?"]),
     "option without value": Case(["forecast", "model", "--horizon"], ["--horizon", "argument"]),
     "bad number": Case([*FORECAST, "--horizon", "ten"], ["--horizon", "integer"]),
-    "bad choice": Case([*FIT, "--start", "persuit"], ["start", "pursuit"], table()),
+    "bad choice": Case([*FIT, "--model", "ensembl"], ["model", "Did you mean 'ensemble'"], table()),
     "bad kind of figure": Case(["plot", "model", "forcast", "-o", "f.png"], ["KIND", "forecast"]),
     "bad widths": Case([*FIT, "--model", "deep(0)"], ["deep: hidden", "0"], table()),
     "unknown device": Case([*FIT, "--device", "abacus"], ["device", "abacus", "cpu"], table()),

@@ -65,7 +65,7 @@ def impute(
 
     All other fields stay as they are. The table goes to standard output if no file is given.
     """
-    from deeplfm.data.fields import FIELDS
+    from deeplfm.data.text import FIELDS
 
     results = Results(run, out, has_table=True)
     terminal = results.terminal

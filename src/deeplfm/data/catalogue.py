@@ -1,4 +1,4 @@
-"""Known data sets: what they are, where they are found, and how to get them."""
+"""The catalogue of data sets: descriptions, places and downloads."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _copied(path: Path, target: Path) -> Path:
 
 
 def _load_toy(variant: str = "published", seed: int = 0) -> pd.DataFrame:
-    """The toy with the part that each row plays: train, interpolation or extrapolation."""
+    """The toy; the column ``split`` is train, interpolation or extrapolation."""
     import pandas as pd
 
     toy = toy_system(variant, seed)
@@ -169,14 +169,6 @@ def _load_mimic() -> pd.DataFrame:
     from deeplfm.data.tables import read_table
 
     return read_table(fetch_mimic()[0])
-
-
-def _load_powerplant(fold: int = 1) -> Fold:
-    return load_fold(POWERPLANT, fold)
-
-
-def _load_protein(fold: int = 1) -> Fold:
-    return load_fold(PROTEIN, fold)
 
 
 _DATASETS = {
@@ -220,7 +212,7 @@ _DATASETS = {
             source="https://archive.ics.uci.edu/dataset/294",
             files=POWERPLANT.folds,
             download=POWERPLANT.file,
-            loader=_load_powerplant,
+            loader=partial(load_fold, POWERPLANT),
             fetcher=partial(fetch_folds, POWERPLANT),
         ),
         Dataset(
@@ -230,7 +222,7 @@ _DATASETS = {
             source="https://archive.ics.uci.edu/dataset/265",
             files=PROTEIN.folds,
             download=PROTEIN.file,
-            loader=_load_protein,
+            loader=partial(load_fold, PROTEIN),
             fetcher=partial(fetch_folds, PROTEIN),
         ),
     )

@@ -1,4 +1,4 @@
-"""How a text file separates its fields and marks its decimals, found from its content."""
+"""The delimiter and the decimal mark of a text file, found from its content."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def guess_delimiter(text: bytes) -> str | None:
 def _fit(text: bytes, delimiter: str) -> float:
     """Share of sampled rows with as many fields as the header; 0 if that has only one."""
     sample: list[list[str]] = []
-    with suppress(csv.Error):  # a quote that is never closed; reading will say so
+    with suppress(csv.Error):  # a quote that is never closed; reading reports it
         sample.extend(fields for _, fields in islice(records(text, delimiter), _SAMPLE_ROWS))
     width = len(sample[0]) if sample else 0
     if width < 2:
@@ -90,9 +90,9 @@ def _fit(text: bytes, delimiter: str) -> float:
 def guess_decimal(text: bytes, delimiter: str, source: str) -> str:
     """The decimal mark: a comma if some numbers have one and none has a point.
 
-    Where both occur the point is taken, and the columns with commas remain text: reading 1,234 as
-    1.234 would be wrong without a word. Files with semicolons come from places that write decimal
-    commas; elsewhere 1,234 alone could be either.
+    Where both occur the point is taken, and the columns with commas remain text: 1,234 must not become
+    1.234 silently. Files with semicolons come from places that write decimal commas; elsewhere 1,234
+    alone could be either.
     """
     if (b'"' if delimiter == "," else b",") not in text:
         return "."  # as in most files, and found much faster than below
@@ -103,7 +103,7 @@ def guess_decimal(text: bytes, delimiter: str, source: str) -> str:
     if delimiter != ";" and _cell(decided, delimiter).search(text) is None:
         raise InputError(
             f"{source}: the comma in {comma['number'].decode()!r} may mark decimals or thousands. "
-            "Say which with --decimal ',' or, for thousands, --decimal '.'."
+            "Choose with --decimal ',' or, for thousands, --decimal '.'."
         )
     return ","
 

@@ -1,4 +1,4 @@
-"""Columns of a table as numbers, or a message that says where they are none."""
+"""Columns of a table as numbers, and errors that name the place of any other value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numpy import ndarray
 
 from deeplfm.errors import InputError
 
-# What files write for a value that is not there, whatever pandas takes for missing by itself.
+# Marks of missing values, in addition to those that pandas knows.
 MISSING = frozenset(
     "- -- . ? NA na N/A n/a <NA> NaN nan NAN Nan -nan NaT NULL Null null None none NONE "
     "#N/A #NA #NULL! #DIV/0!".split()

@@ -35,7 +35,7 @@ _CHARIS_RECORD = re.compile(r"charis(?:[1-9]|1[0-3])")
 
 
 def charis_file(record: str = "charis6", first: int = 0, length: int = 1000) -> File:
-    """The name under which a stretch of a recording is kept."""
+    """The name under which a segment of a recording is kept."""
     if not _CHARIS_RECORD.fullmatch(record):
         raise ConfigError(f"record: {record!r} found. Give one of charis1 to charis13.")
     for name, value, least in (("first", first, 0), ("length", length, 1)):
@@ -45,7 +45,7 @@ def charis_file(record: str = "charis6", first: int = 0, length: int = 1000) -> 
 
 
 def fetch_charis(record: str = "charis6", first: int = 0, length: int = 1000) -> list[Path]:
-    """A stretch of one CHARIS patient: arterial pressure, ECG and intracranial pressure at 50 Hz.
+    """A segment of one CHARIS patient: arterial pressure, ECG and intracranial pressure at 50 Hz.
 
     Only these rows are downloaded, unless the record is in the user's folder.
 
@@ -58,9 +58,9 @@ def fetch_charis(record: str = "charis6", first: int = 0, length: int = 1000) ->
     found = find(file)
     if found is not None:
         return [checked(found, file)]
-    stretch = _read("charis", file, record, _CHARIS_FOLDER, first, first + length)
-    columns = {"time_s": (first + np.arange(length)) / stretch.fs}
-    for name, unit, values in zip(stretch.sig_name, stretch.units, stretch.e_p_signal, strict=True):
+    segment = _read("charis", file, record, _CHARIS_FOLDER, first, first + length)
+    columns = {"time_s": (first + np.arange(length)) / segment.fs}
+    for name, unit, values in zip(segment.sig_name, segment.units, segment.e_p_signal, strict=True):
         columns[f"{name}_{unit}"] = values
     return [_keep(columns, file)]
 
@@ -73,13 +73,13 @@ def fetch_mimic() -> list[Path]:
             return [checked(found, file)]
     from scipy.signal import resample_poly
 
-    stretch = _read(
+    segment = _read(
         "mimic-037", MIMIC_FILE, _MIMIC_SEGMENT, _MIMIC_FOLDER, 0, _MIMIC_SECONDS * _MIMIC_FRAMES
     )
     n_rows = _MIMIC_SECONDS * _MIMIC_RATE
     columns = {"time_s": np.arange(n_rows) / _MIMIC_RATE}
     for name, signal, digits in _MIMIC_SIGNALS:
-        values = stretch.e_p_signal[stretch.sig_name.index(signal)]
+        values = segment.e_p_signal[segment.sig_name.index(signal)]
         # The rates are different multiples of 50 Hz; edges go on along a line.
         resampled = resample_poly(values, n_rows, len(values), padtype="line")
         columns[name] = np.round(resampled, digits)

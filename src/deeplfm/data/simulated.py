@@ -1,8 +1,8 @@
-r"""Systems of differential equations whose solutions are data: what a model knows nothing of.
+r"""Benchmark data: solutions of nonlinear differential equations.
 
 Solutions are those of an eighth-order Runge–Kutta method with relative tolerance 1e-10. The Lorenz
 attractor multiplies rounding errors by e about every unit of time: past 35 or so, another processor may
-see another path of the same attractor.
+compute another path of the same attractor.
 """
 
 from __future__ import annotations

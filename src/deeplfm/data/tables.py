@@ -41,7 +41,7 @@ def read_table(
 ) -> pd.DataFrame:
     r"""Read a table from a file, or from standard input.
 
-    What the file holds is found from its content: Parquet, or text in UTF-8, UTF-16 or Latin-1 with
+    The format is found from the content: Parquet, or text in UTF-8, UTF-16 or Latin-1 with
     the delimiter comma, semicolon, tab, pipe or blanks, a decimal point or comma, gzipped or not.
     The first line names the columns. Numbers become float64; empty fields and marks such as NA, null
     and - become NaN; everything else, dates included, remains text.
@@ -90,7 +90,7 @@ def write_table(
     suffix = next((end for end in _FORMATS if name.lower().endswith(end)), None)
     if name != "-" and suffix is None:
         raise InputError(
-            f"{name}: the name does not say in which format to write. "
+            f"{name}: the name has no suffix of a known format. "
             f"Let it end in one of {', '.join(_FORMATS)}."
         )
     table = frame.reset_index(allow_duplicates=True) if index else frame

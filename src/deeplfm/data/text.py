@@ -1,4 +1,4 @@
-"""Tables in text: from bytes of any common encoding and dialect to a frame."""
+"""Tables in text: bytes of any common encoding and dialect become a frame."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import codecs
 import csv
 import io
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Bool
+from numpy import ndarray
 
 from deeplfm.data.delimiters import (
     BLANK,
@@ -19,7 +23,6 @@ from deeplfm.data.delimiters import (
     records,
     single_blanks,
 )
-from deeplfm.data.fields import FIELDS, Fields
 from deeplfm.data.numbers import (
     FIRST_LINE,
     MISSING,
@@ -31,6 +34,7 @@ from deeplfm.data.numbers import (
 from deeplfm.errors import InputError
 
 NAMELESS = "column {}"  # by its place
+FIELDS = "fields"  # in the attributes of a frame: its text, as :class:`Fields`
 _FOREIGN = {
     b"PK\x03\x04": "an Excel workbook or a zip archive",
     b"\xd0\xcf\x11\xe0": "an Excel workbook",
@@ -45,6 +49,60 @@ _CONTROL = bytes([*range(0x09), *range(0x0E, 0x20)])
 # From version 3.1 on pandas reads floats exactly by default, and the option has a warning.
 _IS_EXACT = tuple(int(part) for part in pd.__version__.split(".")[:2]) >= (3, 1)
 _EXACT = {} if _IS_EXACT else {"float_precision": "round_trip"}
+
+
+@dataclass(frozen=True, eq=False)
+class Fields:
+    """A table in text, kept so that results can change a few fields and leave the others alone.
+
+    Attributes:
+        text: in UTF-8.
+        delimiter: between fields.
+        decimal: point or comma.
+        names: of the columns.
+        n_named: how many of them are part of the table.
+    """
+
+    text: bytes
+    delimiter: str
+    decimal: str
+    names: tuple[str, ...]
+    n_named: int
+
+    def __deepcopy__(self, memo: Any) -> Fields:
+        return self  # frames copy their attributes
+
+    def filled(self, frame: pd.DataFrame, gaps: Mapping[str, Bool[ndarray, " N"]]) -> pd.DataFrame:
+        """All fields as they are written, except that gaps get the numbers of a frame.
+
+        Args:
+            frame: the same rows. Its columns that are not in the text are added; columns of the text
+                that it lacks, such as the time, come first.
+            gaps: which rows to fill, by column.
+        """
+        written = pd.read_csv(
+            io.BytesIO(self.text),
+            sep=self.delimiter,
+            header=0,
+            names=list(self.names),
+            index_col=False,
+            skipinitialspace=True,
+            dtype=str,
+            na_filter=False,
+        ).iloc[: len(frame), : self.n_named]
+        columns = {name: written[name].to_numpy(object) for name in written.columns}
+        for name in frame.columns:
+            if name in gaps:
+                columns[name] = np.where(gaps[name], self._numbers(frame[name]), columns[name])
+            elif name not in columns:
+                columns[name] = self._numbers(frame[name])
+        index = [name for name in written.columns if name not in frame.columns]
+        return pd.DataFrame(columns)[[*index, *frame.columns]]
+
+    def _numbers(self, column: pd.Series) -> ndarray:
+        """Numbers with all their digits, missing ones empty."""
+        texts = ["" if pd.isna(x) else repr(float(x)).replace(".", self.decimal) for x in column]
+        return np.array(texts, dtype=object)
 
 
 @dataclass(frozen=True)
@@ -67,7 +125,7 @@ def parse_text(
     fewest_columns: int = 2,
     keep_fields: bool = False,
 ) -> pd.DataFrame:
-    """The table in a text; what is not given is found from the content.
+    """The table in a text; a delimiter or decimal mark that is not given is found from the content.
 
     Args:
         content: the text, in any common encoding.
@@ -145,7 +203,7 @@ def _utf8(content: bytes, source: str) -> bytes:
 
 
 def _layout(text: bytes, source: str, delimiter: str, fewest_columns: int) -> _Layout:
-    """What the lines have in common; a line that does not fit is refused by its number."""
+    """Names and number of the columns; a line that does not fit is refused by its number."""
     rows = records(text, delimiter)
     header_line, header = next(rows)
     while len(header) > 1 and not header[-1].strip():

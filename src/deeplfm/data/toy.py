@@ -25,7 +25,7 @@ _FORCE = ((0.5, 0.5), (-0.5, 0.5), (3.0, -3j), (-3.0, 3j))  # (ω_k, c_k)
 
 @dataclass(frozen=True, eq=False)
 class ToyData:
-    """One series with a gap inside the training rows and a stretch after them.
+    """One series with a gap inside the training rows and a tail after them.
 
     Attributes:
         variant: "published" or "text".
@@ -67,10 +67,10 @@ class ToyData:
 def toy_system(variant: str = "published", seed: int = 0) -> ToyData:
     r"""Simulate the toy of the paper's extrapolation figure.
 
-    "published" is what the authors' code draws: every response runs over the whole record, and the
+    "published" is the figure of the authors' code: every response runs over the whole record, and the
     second one takes the complex first one for its time,
     f₁(t) = ∫_0^15 (e^{jλ(t−τ)} − e^{−γ₁(t−τ)})/(γ₁+jλ) u(τ) dτ, y = Re f₂(f₁(t)) + 0.15 ε.
-    "text" is what the paper says: f₁(t) = ∫_0^t e^{−γ₁(t−τ)} u(τ) dτ, then the response of the
+    "text" is the description in the paper: f₁(t) = ∫_0^t e^{−γ₁(t−τ)} u(τ) dτ, then the response of the
     second system at "time" f₁(t), and noise of variance 0.04.
 
     Args:

@@ -77,6 +77,10 @@ def _protein_order() -> Int64[ndarray, " N"]:
     return np.array(order, dtype=np.int64)
 
 
+def _fold_files(name: str, *digests: str) -> tuple[File, ...]:
+    return tuple(File(f"{name}_fold{fold}.npz", digest) for fold, digest in enumerate(digests, 1))
+
+
 POWERPLANT = Table(
     name="powerplant",
     path="294/data.csv",
@@ -86,19 +90,11 @@ POWERPLANT = Table(
     sha256="de02023f4e7f10d6743e3b661e4b02f0459e8d190e83ea3ed50e0e4fb414da4b",
     order=_powerplant_order,
     n_test=(99, 99, 98),
-    folds=(
-        File(
-            "powerplant_fold1.npz",
-            "100f75b3b0790bc3aec172248bc87b061e088a6fe80eb635a4fba3e21bf67f33",
-        ),
-        File(
-            "powerplant_fold2.npz",
-            "e7116694493c281207f5453e9c11e039916344617dbad6adad9e957bab7d2942",
-        ),
-        File(
-            "powerplant_fold3.npz",
-            "166c1bbd2cd127c6cf9457ade4a21b2ed858bc26aef4f1ee665e67a6fc668a59",
-        ),
+    folds=_fold_files(
+        "powerplant",
+        "100f75b3b0790bc3aec172248bc87b061e088a6fe80eb635a4fba3e21bf67f33",
+        "e7116694493c281207f5453e9c11e039916344617dbad6adad9e957bab7d2942",
+        "166c1bbd2cd127c6cf9457ade4a21b2ed858bc26aef4f1ee665e67a6fc668a59",
     ),
 )
 
@@ -111,18 +107,10 @@ PROTEIN = Table(
     sha256="15ee1e702d680975fc1db02dd508dfe1e091329cb1dcc707e8890538c3c76889",
     order=_protein_order,
     n_test=(215, 215, 215),
-    folds=(
-        File(
-            "protein_fold1.npz",
-            "c4334340a1ee7fa29956e38680ffd9a2c143edb0ce334173b253b22046fc5b9a",
-        ),
-        File(
-            "protein_fold2.npz",
-            "e5002e268bde541525c9b81f086bb80dacfadda8620c63353d7862baba0453eb",
-        ),
-        File(
-            "protein_fold3.npz",
-            "ce7fdcc029e09d79a20e7e56f4bb49ea71e2a83b6f27eb49392ca70ddafbc870",
-        ),
+    folds=_fold_files(
+        "protein",
+        "c4334340a1ee7fa29956e38680ffd9a2c143edb0ce334173b253b22046fc5b9a",
+        "e5002e268bde541525c9b81f086bb80dacfadda8620c63353d7862baba0453eb",
+        "ce7fdcc029e09d79a20e7e56f4bb49ea71e2a83b6f27eb49392ca70ddafbc870",
     ),
 )

@@ -27,7 +27,7 @@ _MOST_LISTED = 20
 
 @dataclass(frozen=True)
 class Roles:
-    """What the columns of a frame are.
+    """Roles of the columns of a frame.
 
     Attributes:
         time: name of the column of times; ``None`` for an index without a name.
@@ -263,7 +263,7 @@ def _numeric_columns(frame: pd.DataFrame, taken: set[Any]) -> list[Name]:
             warnings.warn(
                 f"column {name!r}: left out, since it holds text such as {column.dropna().iloc[0]!r}. If "
                 "these are numbers with a decimal comma, read the file with decimal=',', or name the "
-                "targets to say that it is none of them.",
+                "targets to leave it out.",
                 stacklevel=4,
             )
     if not found:

@@ -1,9 +1,9 @@
-"""The estimator for frames of series: forecasts, filled gaps and scores by the user's own clock."""
+"""The estimator for frames of series: forecasts, filled gaps and scores in the user's own times."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pandas as pd
 import torch
@@ -12,32 +12,26 @@ from numpy import ndarray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from deeplfm.errors import ConfigError, InputError
+from deeplfm.errors import ConfigError
 from deeplfm.estimators.candidates import in_time_units
 from deeplfm.estimators.columns import SUFFIXES, Name, Roles, as_frame, fill_gaps
 from deeplfm.estimators.evaluation import backtest, score_table
+from deeplfm.estimators.inspected import InspectedForecaster
 from deeplfm.estimators.record import Record, in_order
 from deeplfm.estimators.regressor import DeepLFMRegressor
 from deeplfm.estimators.saving import describe_forecaster, rebuild_forecaster
-from deeplfm.estimators.settings import DeepLFMSettings
+from deeplfm.estimators.settings import DeepLFMSettings, with_parameters
 from deeplfm.estimators.timeline import Timeline
-from deeplfm.inspection.forces import Curve
 from deeplfm.io.archive import Contents, Saved
 from deeplfm.predictive.mixture import Predictive
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
-
-class DeepLFMForecaster(Saved, DeepLFMSettings):
+@with_parameters
+class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
     """Deep latent force model of a frame of series: forecasts and filled gaps with intervals.
 
     Times are numbers, timestamps or durations, regular or not, in any order; gaps are NaN. All
     results are in the user's units, names, kind of time and time zone.
-
-    Args:
-        model: a sum of terms, a name, or candidates; this and all other parameters are those of
-            :class:`~deeplfm.estimators.settings.DeepLFMSettings`.
 
     Attributes:
         regressor_: the fitted :class:`~deeplfm.DeepLFMRegressor`, whose first input is
@@ -95,7 +89,7 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
         self.regressor_ = DeepLFMRegressor(**settings).fit(
             record.inputs(record.rows), record.observed.reset_index(drop=True)
         )
-        self._remember(record)
+        self._set_record(record)
         self._frame = given.copy()
         return self
 
@@ -133,43 +127,6 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
         record = self._record
         index = record.ahead(horizon, until, times, covariates)
         return self._predictions(record.inputs_at(index, covariates), index, coverage)
-
-    def components(
-        self,
-        horizon: int | None = None,
-        until: Any = None,
-        times: Any = None,
-        covariates: pd.DataFrame | None = None,
-        coverage: float = 0.95,
-    ) -> pd.DataFrame:
-        """Terms of the model over time, which add up to the forecast: trend, season, level, ...
-
-        Components of a target that is modelled by its logarithm are factors, and multiply to the
-        forecast. See :meth:`DeepLFMRegressor.components` for the component that includes the mean.
-
-        Args:
-            horizon: as in :meth:`forecast`, with ``until``, ``times`` and ``covariates``.
-            until: last time.
-            times: any times, past or future.
-            covariates: a frame of the covariates at all these times.
-            coverage: probability that the function lies between ``low`` and ``high``.
-
-        Returns:
-            Columns of three levels: target, component, and "mean", "low" or "high"; indexed by time.
-
-        >>> import numpy as np
-        >>> frame = pd.DataFrame({"load": 50 + 9 * np.sin(np.arange(60) * 2 * np.pi / 7)})
-        >>> model = DeepLFMForecaster(model="sinusoids + broadband", n_steps=5, random_state=0).fit(frame)
-        >>> week = model.components(7)["load"]
-        >>> means = week.xs("mean", axis=1, level="value")
-        >>> bool(np.allclose(means.sum(axis=1), model.forecast(7)["load"]))
-        True
-        """
-        record = self._record
-        index = record.ahead(horizon, until, times, covariates)
-        table = self.regressor_.components(record.inputs_at(index, covariates), coverage)
-        names = dict(zip(self.regressor_.labels_.texts, self.targets_, strict=True))
-        return table.set_axis(index, axis=0).rename(columns=names, level="target")
 
     def posterior(self, times: Any, covariates: pd.DataFrame | None = None) -> Predictive:
         """Predictive distribution of the targets at any times; ``covariates`` as in forecasts."""
@@ -235,7 +192,7 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
         return backtest(settings, x, record.observed, folds, horizon)
 
     def update(self, later: pd.DataFrame, *, duplicates: str = "refuse") -> Self:
-        """Take in new observations without training again: the last layer hears them exactly.
+        """Take in new observations without training: exact output weights are updated in closed form.
 
         Args:
             later: a frame with the same columns. Values that were known before are left out, with a
@@ -245,87 +202,9 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
         record, given = self._record, as_frame(later, "later")
         news = record.unseen(in_order(record.read(given), given, duplicates))
         self.regressor_.update(record.inputs(news), news[self.targets_].reset_index(drop=True))
-        self._remember(record.extended(news))
+        self._set_record(record.extended(news))
         self._frame = None
         return self
-
-    def plot(
-        self,
-        horizon: int | None = None,
-        *,
-        later: pd.DataFrame | None = None,
-        covariates: pd.DataFrame | None = None,
-        since: Any = None,
-        title: str | None = None,
-    ) -> Figure:
-        """A figure of the training rows, their filled gaps and the forecast, a panel for each target.
-
-        Args:
-            horizon: number of steps to forecast, as in :meth:`forecast`.
-            later: observations of the targets to draw beside the forecast.
-            covariates: as in :meth:`forecast`.
-            since: first time to show; everything if ``None``.
-            title: of the figure.
-        """
-        from deeplfm.plots import COVERAGES, fans_from, forecast_figure, interval_levels
-
-        record, names = self._record, [str(name) for name in self.targets_]
-        index = self._shown(horizon, covariates, since)
-        known = None if later is None else record.read(as_frame(later, "later"))
-        levels = interval_levels(COVERAGES)
-        mean, ends = self.regressor_._in_chunks(
-            record.inputs_at(index, covariates),
-            lambda posterior, _: (posterior.mean, posterior.quantile(levels).movedim(0, -1)),
-        )
-        return forecast_figure(
-            index,
-            fans_from(mean.numpy(), ends.movedim(-1, 0).numpy(), names),
-            record.observed.set_axis(names, axis=1),
-            None if known is None else known[self.targets_].set_axis(names, axis=1),
-            time_label=str(self.timeline_.name or "time"),
-            since=None if since is None else self.timeline_.read(since, "since")[0],
-            title=title,
-        )
-
-    def plot_components(
-        self,
-        horizon: int | None = None,
-        *,
-        covariates: pd.DataFrame | None = None,
-        since: Any = None,
-        coverage: float = 0.95,
-        title: str | None = None,
-    ) -> Figure:
-        """A figure of the components of the training rows and the forecast, a panel for each.
-
-        Args:
-            horizon: number of steps to forecast, as in :meth:`forecast`.
-            covariates: as in :meth:`forecast`.
-            since: first time to show; everything if ``None``.
-            coverage: of the bands.
-            title: of the figure.
-        """
-        from deeplfm.plots import components_figure
-
-        index = self._shown(horizon, covariates, since)
-        return components_figure(
-            self.components(times=index, covariates=covariates, coverage=coverage),
-            end=self.training_.index[-1],
-            time_label=str(self.timeline_.name or "time"),
-            title=title,
-        )
-
-    def forces(self, times: Any = None) -> list[Curve]:
-        """Posterior of the latent forces, as :meth:`DeepLFMRegressor.forces`, at any times.
-
-        Args:
-            times: by default those of ``training_``; with covariates, some of these.
-        """
-        return self.regressor_.forces(self._inputs_at(times))
-
-    def hidden_layers(self, times: Any = None) -> list[Curve]:
-        """What each hidden layer does to time; ``times`` as in :meth:`forces`."""
-        return self.regressor_.hidden_layers(self._inputs_at(times))
 
     def _predictions(
         self, x: Float64[ndarray, "N P"], index: pd.Index, coverage: float
@@ -367,25 +246,11 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
             return as_frame(frame, "frame")
         return self.training_ if self._frame is None else self._frame
 
-    def _shown(self, horizon: int | None, covariates: pd.DataFrame | None, since: Any) -> pd.Index:
-        """Times of the training rows and the forecast that a figure shows."""
-        record = self._record
-        index = record.drawn().append(record.ahead(horizon, None, None, covariates))
-        start = index[0] if since is None else self.timeline_.read(since, "since")[0]
-        if index[-1] < start:
-            raise InputError(f"since: {start} is after all that is shown. Give an earlier time.")
-        return index[index >= start]
-
-    def _inputs_at(self, times: Any) -> Float64[ndarray, "N P"]:
-        record = self._record
-        index = record.rows.index if times is None else record.timeline.read(times)
-        return record.inputs_at(index, None)
-
     @property
     def _record(self) -> Record:
         check_is_fitted(self)
         return Record(self.timeline_, self.targets_, self.covariates_, self.training_)
 
-    def _remember(self, record: Record) -> None:
+    def _set_record(self, record: Record) -> None:
         self.timeline_, self.training_ = record.timeline, record.rows
         self.targets_, self.covariates_ = record.targets, record.covariates

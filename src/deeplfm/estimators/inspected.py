@@ -1,4 +1,4 @@
-"""Inspection of a fitted regressor, in the user's units."""
+"""Components, forces, spectra and figures of fitted estimators, in the user's units."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Float64
+from numpy import ndarray
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from deeplfm.errors import ConfigError
+from deeplfm.errors import ConfigError, InputError
 from deeplfm.estimators.arrays import check_targets
+from deeplfm.estimators.columns import Name, as_frame
+from deeplfm.estimators.record import Record
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.targets import Labels
+from deeplfm.estimators.timeline import Timeline
 from deeplfm.inspection import forces, physics, spectra
 from deeplfm.inspection.components import components
 from deeplfm.inspection.fitted import FittedModel
@@ -27,6 +32,8 @@ from deeplfm.selection.select import Selection
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from deeplfm.estimators.regressor import DeepLFMRegressor
 
 
 class Inspected(ABC):
@@ -169,3 +176,148 @@ class Inspected(ABC):
             self.scaling_.y_shift,
             self.scaling_.is_log,
         )
+
+
+class InspectedForecaster(ABC):
+    """Components, forces and figures of a fitted forecaster."""
+
+    regressor_: DeepLFMRegressor
+    timeline_: Timeline
+    targets_: list[Name]
+    training_: pd.DataFrame
+
+    @property
+    @abstractmethod
+    def _record(self) -> Record:
+        """The training rows and their time axis."""
+
+    def components(
+        self,
+        horizon: int | None = None,
+        until: Any = None,
+        times: Any = None,
+        covariates: pd.DataFrame | None = None,
+        coverage: float = 0.95,
+    ) -> pd.DataFrame:
+        """Terms of the model over time, which add up to the forecast: trend, season, level, ...
+
+        Components of a target that is modelled by its logarithm are factors, and multiply to the
+        forecast. See :meth:`DeepLFMRegressor.components` for the component that includes the mean.
+
+        Args:
+            horizon: as in :meth:`forecast`, with ``until``, ``times`` and ``covariates``.
+            until: last time.
+            times: any times, past or future.
+            covariates: a frame of the covariates at all these times.
+            coverage: probability that the function lies between ``low`` and ``high``.
+
+        Returns:
+            Columns of three levels: target, component, and "mean", "low" or "high"; indexed by time.
+
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> from deeplfm import DeepLFMForecaster
+        >>> frame = pd.DataFrame({"load": 50 + 9 * np.sin(np.arange(60) * 2 * np.pi / 7)})
+        >>> model = DeepLFMForecaster(model="sinusoids + broadband", n_steps=5, random_state=0).fit(frame)
+        >>> week = model.components(7)["load"]
+        >>> means = week.xs("mean", axis=1, level="value")
+        >>> bool(np.allclose(means.sum(axis=1), model.forecast(7)["load"]))
+        True
+        """
+        record = self._record
+        index = record.ahead(horizon, until, times, covariates)
+        table = self.regressor_.components(record.inputs_at(index, covariates), coverage)
+        names = dict(zip(self.regressor_.labels_.texts, self.targets_, strict=True))
+        return table.set_axis(index, axis=0).rename(columns=names, level="target")
+
+    def plot(
+        self,
+        horizon: int | None = None,
+        *,
+        later: pd.DataFrame | None = None,
+        covariates: pd.DataFrame | None = None,
+        since: Any = None,
+        title: str | None = None,
+    ) -> Figure:
+        """A figure of the training rows, their filled gaps and the forecast, a panel for each target.
+
+        Args:
+            horizon: number of steps to forecast, as in :meth:`forecast`.
+            later: observations of the targets to draw beside the forecast.
+            covariates: as in :meth:`forecast`.
+            since: first time to show; everything if ``None``.
+            title: of the figure.
+        """
+        from deeplfm.plots import COVERAGES, fans_from, forecast_figure, interval_levels
+
+        record, names = self._record, [str(name) for name in self.targets_]
+        index = self._shown(horizon, covariates, since)
+        known = None if later is None else record.read(as_frame(later, "later"))
+        levels = interval_levels(COVERAGES)
+        mean, ends = self.regressor_._in_chunks(
+            record.inputs_at(index, covariates),
+            lambda posterior, _: (posterior.mean, posterior.quantile(levels).movedim(0, -1)),
+        )
+        return forecast_figure(
+            index,
+            fans_from(mean.numpy(), ends.movedim(-1, 0).numpy(), names),
+            record.observed.set_axis(names, axis=1),
+            None if known is None else known[self.targets_].set_axis(names, axis=1),
+            time_label=str(self.timeline_.name or "time"),
+            since=None if since is None else self.timeline_.read(since, "since")[0],
+            title=title,
+        )
+
+    def plot_components(
+        self,
+        horizon: int | None = None,
+        *,
+        covariates: pd.DataFrame | None = None,
+        since: Any = None,
+        coverage: float = 0.95,
+        title: str | None = None,
+    ) -> Figure:
+        """A figure of the components of the training rows and the forecast, a panel for each.
+
+        Args:
+            horizon: number of steps to forecast, as in :meth:`forecast`.
+            covariates: as in :meth:`forecast`.
+            since: first time to show; everything if ``None``.
+            coverage: of the bands.
+            title: of the figure.
+        """
+        from deeplfm.plots import components_figure
+
+        index = self._shown(horizon, covariates, since)
+        return components_figure(
+            self.components(times=index, covariates=covariates, coverage=coverage),
+            end=self.training_.index[-1],
+            time_label=str(self.timeline_.name or "time"),
+            title=title,
+        )
+
+    def forces(self, times: Any = None) -> list[Curve]:
+        """Posterior of the latent forces, as :meth:`DeepLFMRegressor.forces`, at any times.
+
+        Args:
+            times: by default those of ``training_``; with covariates, some of these.
+        """
+        return self.regressor_.forces(self._inputs_at(times))
+
+    def hidden_layers(self, times: Any = None) -> list[Curve]:
+        """Output of each hidden layer over time; ``times`` as in :meth:`forces`."""
+        return self.regressor_.hidden_layers(self._inputs_at(times))
+
+    def _shown(self, horizon: int | None, covariates: pd.DataFrame | None, since: Any) -> pd.Index:
+        """Times of the training rows and the forecast that a figure shows."""
+        record = self._record
+        index = record.drawn().append(record.ahead(horizon, None, None, covariates))
+        start = index[0] if since is None else self.timeline_.read(since, "since")[0]
+        if index[-1] < start:
+            raise InputError(f"since: {start} is after all that is shown. Give an earlier time.")
+        return index[index >= start]
+
+    def _inputs_at(self, times: Any) -> Float64[ndarray, "N P"]:
+        record = self._record
+        index = record.rows.index if times is None else record.timeline.read(times)
+        return record.inputs_at(index, None)

@@ -1,4 +1,4 @@
-"""The estimator: scikit-learn's manners around a deep latent force model."""
+"""The estimator for arrays, with the API of scikit-learn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from deeplfm.estimators.inspected import Inspected
 from deeplfm.estimators.logarithms import Trial, best_trial, check_positive, may_be_logarithms
 from deeplfm.estimators.saving import describe, rebuild
 from deeplfm.estimators.scaling import Scaling
-from deeplfm.estimators.settings import DeepLFMSettings
+from deeplfm.estimators.settings import DeepLFMSettings, with_parameters
 from deeplfm.estimators.targets import Labels, warn_of_outliers
 from deeplfm.io.archive import Contents, Saved
 from deeplfm.kernels import compiled_kernels
@@ -37,15 +37,12 @@ from deeplfm.training.interruption import graceful_interrupts, within
 _PREDICTION_ROWS = 4096  # held at a time with all their mixture components
 
 
+@with_parameters
 class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepLFMSettings):
     """Deep latent force model for a series (one input: time) or a table (several inputs).
 
-    Answers come in the form of the question: arrays for arrays; for a frame of rows, where the targets
+    Predictions have the form of the inputs: arrays for arrays; for a frame of rows, where the targets
     had names, a frame with its index and their names.
-
-    Args:
-        model: a sum of terms, a name, or candidates; this and all other parameters are those of
-            :class:`~deeplfm.estimators.settings.DeepLFMSettings`.
 
     Attributes:
         model_: the fitted models and their weights.
@@ -69,7 +66,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
             X: times (a vector, or one column) or a table of inputs. Memory-mapped arrays stay on disk:
                 memory does not grow with their rows.
             y: one or several targets for each row.
-            sample_weight: how many rows each one stands for, in training and where it judges.
+            sample_weight: how many rows each one stands for, in training and in scores.
         """
         _check_feature_names(self, X, reset=True)
         arrays = Arrays.of(X, y, sample_weight).merged()
@@ -117,10 +114,10 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         return self.fit_result_.table(self.labels_.texts)
 
     def update(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take in new observations without training: exact output weights hear them in closed form.
+        """Take in new observations without training: exact output weights are updated in closed form.
 
         The model is then the one whose output weights were solved on all rows, old and new; scales,
-        frequencies, noise and calibration stay as they are, and so do members of the stack whose
+        frequencies, noise and calibration stay as they are, and so do members of the average whose
         output weights are not exact.
 
         Args:
@@ -217,7 +214,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         return rebuild(cls, description, tensors, path)
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what this estimator takes."""
+        """Tags for scikit-learn: several targets are supported."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
@@ -274,7 +271,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         return Scaling.of_chunks(arrays.chunks(), self.is_series_, is_log)
 
     def _logarithms(self, arrays: Arrays, by_itself: bool) -> NDArray[np.bool_]:
-        """Targets to be heard by their logarithm: as told, or those of which it is worth a race."""
+        """Targets to model by their logarithm: as the user chose, or those for which it is tried."""
         if self.log_targets is None and by_itself:
             return may_be_logarithms(arrays, self.is_series_)
         is_log = np.full(arrays.y.shape[1], bool(self.log_targets))

@@ -170,10 +170,23 @@ def _scaling(tensors: dict[str, Tensor], n_outputs: int) -> Scaling:
 
 
 def _parameters(estimator: Any) -> dict[str, Any]:
-    """Parameters of an estimator as plain data: a model as its text."""
+    """Parameters of an estimator as plain data."""
     parameters = estimator.get_params(deep=False)
-    return parameters | {"model": to_json(parameters["model"])}
+    return parameters | {"model": _plain_model(parameters["model"])}
 
 
 def _restored(parameters: dict[str, Any]) -> dict[str, Any]:
-    return parameters | {"model": from_json(parameters["model"])}
+    return parameters | {"model": _model(parameters["model"])}
+
+
+def _plain_model(model: Any) -> Any:
+    """A sum of terms as its text; a text of the user as a list of one, so that it comes back as text."""
+    if isinstance(model, dict):
+        return {name: _plain_model(item) for name, item in model.items()}
+    return [model] if isinstance(model, str) else to_json(model)
+
+
+def _model(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {name: _model(item) for name, item in data.items()}
+    return str(data[0]) if isinstance(data, list) else from_json(data)

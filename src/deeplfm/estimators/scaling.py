@@ -75,8 +75,8 @@ class Scaling:
             return rescaled
         return Exponential(rescaled, torch.as_tensor(self.is_log))
 
-    def log_units(self, y: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
-        """What a log density in the user's units has less than one in the model's, of these outputs."""
+    def log_jacobian(self, y: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+        """Log density in the model's units minus the log density in the user's, at these outputs."""
         shift, scale = torch.as_tensor(self.y_shift), torch.as_tensor(self.y_scale)
         slope = torch.where(torch.as_tensor(self.is_log), y.cpu() * scale + shift, 0.0)
         return slope + scale.log()

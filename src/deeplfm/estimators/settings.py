@@ -1,10 +1,11 @@
-"""What a user may choose about a model: the parameters that all estimators share."""
+"""Parameters that all estimators share."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -33,8 +34,8 @@ class DeepLFMSettings(BaseEstimator):
         batch_size: rows in each step; ``None`` takes the model's own: 1000 for tables, all rows for
             series. Of these the 20 000 most recent rows are used, or 100 000 in batches.
         time_limit: seconds for the fit, which all candidates share. It is checked between steps, and the
-            search for starting values is not interrupted, so that a fit may take longer. What was left
-            out is in ``selection_``, and the same seed no longer gives the same bits.
+            search for starting values is not interrupted, so that a fit may take longer. Candidates that
+            were left out are in ``selection_``, and the same seed no longer gives the same bits.
         patience: stop a fit after this many steps without a better objective.
         input_dependent_noise: learn the noise as a function of the input.
         log_targets: model logarithms: of all targets, or of none. ``None`` compares both where the
@@ -45,7 +46,7 @@ class DeepLFMSettings(BaseEstimator):
             samples. Needs a C++ compiler; without one it warns and goes on.
         random_state: the same integer gives the same bits, with the same numbers of jobs and threads.
         n_jobs: candidates that are fitted at a time, each in a process of its own; -1 for one on each
-            core. ``None`` fits one after the other, or as ``joblib.parallel_config`` says.
+            core. ``None`` fits one after the other, or as ``joblib.parallel_config`` sets.
         progress: show a progress bar; ``None`` shows it when standard error is a terminal.
         is_series: the first input is time and the others are known covariates; ``None`` assumes so for
             a single input.
@@ -119,6 +120,17 @@ class DeepLFMSettings(BaseEstimator):
         if self.dtype not in ("float32", "float64"):
             raise ConfigError(f"dtype: {self.dtype!r} is not known. Choose float32 or float64.")
         return getattr(torch, self.dtype)
+
+
+Estimator = TypeVar("Estimator", bound=type[DeepLFMSettings])
+
+
+def with_parameters(estimator: Estimator) -> Estimator:
+    """Document the shared parameters on an estimator itself, where ``help`` and editors look."""
+    own, shared = (inspect.getdoc(item) or "" for item in (estimator, DeepLFMSettings))
+    arguments = shared[shared.find("Args:") :]
+    estimator.__doc__ = own.replace("Attributes:", f"{arguments}\n\nAttributes:", 1)
+    return estimator
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Times as users give them: numbers, timestamps or durations, each read as one kind of index."""
+"""Times of the user, read as an index of numbers, timestamps or durations."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _NO_DURATION = r"\d\.\d+\.\d|\d,\d"
 
 
 def kind_of(index: pd.Index) -> Kind:
-    """Which of the three kinds an index read here is."""
+    """The kind of times in an index that was read here."""
     if isinstance(index, pd.DatetimeIndex):
         return "timestamp"
     return "duration" if isinstance(index, pd.TimedeltaIndex) else "number"
 
 
 def holds_timestamps(column: pd.Series) -> bool:
-    """Whether the known values of a column are timestamps, be it dates that can be read in two ways."""
+    """Whether the known values of a column are timestamps, also dates of unclear order."""
     orders: tuple[DateOrder | None, ...] = (None, "day first")
     for order in orders:
         with suppress(InputError):
@@ -72,7 +72,7 @@ def read_stamps(
     Args:
         values: numbers, timestamps, durations, or texts of one of them.
         where: what to call the values in an error.
-        kind: what texts are to be read as; ``None`` finds out.
+        kind: of texts; ``None`` finds out.
         zone: in which to give timestamps; those without a zone are taken as local times in it.
         date_order: of dates such as 01/02/2024; ``None`` finds out.
     """
@@ -101,7 +101,7 @@ def read_stamps(
 
 
 def date_order_of(values: Any, where: str) -> DateOrder | None:
-    """In which order texts have day and month; ``None`` for other texts and times."""
+    """The order of day and month in texts; ``None`` for other texts and times."""
     series = _series(values, where)
     if infer_dtype(series, skipna=True) != "string":
         return None
@@ -159,7 +159,7 @@ def _timestamps(
     """Timestamps in one zone whose name can be saved, or in none."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", FutureWarning)  # how pandas 2 speaks of mixed zones
+            warnings.simplefilter("error", FutureWarning)  # pandas 2 warns of mixed zones
             index = pd.DatetimeIndex(pd.to_datetime(series, format=layout), name=None)
     except (ValueError, TypeError, FutureWarning) as error:
         zones = [str(pd.Timestamp(value).tz or "no zone") for value in series]
@@ -168,7 +168,7 @@ def _timestamps(
             raise InputError(
                 f"{where}: timestamps must all be in one time zone, or all in none; found {zones[0]} "
                 f"at row 0 and {zones[row]} at row {row}. Convert them with pd.to_datetime(times, "
-                "utc=True), or say in which zone they are meant, such as zone='Europe/Berlin'."
+                "utc=True), or give the zone in which they are meant, such as zone='Europe/Berlin'."
             ) from error
         index = pd.DatetimeIndex(pd.to_datetime(series, format=layout, utc=True), name=None)
     if zone is None and index.tz is None:
@@ -186,7 +186,7 @@ def _in_zone(index: pd.DatetimeIndex, where: str, zone: str) -> pd.DatetimeIndex
             f"{where}: {zone!r} is no name of a time zone. Give one such as 'Europe/Berlin' or 'UTC'."
         ) from error
     is_descending = len(index) > 1 and bool((np.diff(index.asi8) < 0).mean() > 0.5)
-    step = -1 if is_descending else 1  # an hour that comes twice is told by the rows before it
+    step = -1 if is_descending else 1  # the rows before decide which of two equal hours it is
     try:
         return index[::step].tz_localize(zone, ambiguous="infer")[::step]
     except Exception as error:  # pandas 2 raises errors of another library

@@ -130,14 +130,14 @@ def test_only_the_end_of_a_very_long_series_is_used_and_the_user_is_told(
     assert np.array_equal(model.predict(time), expected.predict(time))
 
 
-@pytest.mark.parametrize("start", ["paper", "table"])
-def test_starts_that_know_nothing_of_time_take_any_number_of_rows(
-    start: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("declared", ["paper", "table"])
+def test_models_without_a_notion_of_time_take_any_number_of_rows(
+    declared: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     time, values = series()
-    expected = quick(start=start).fit(time, values).predict(time)
+    expected = quick(model=declared).fit(time, values).predict(time)
     monkeypatch.setattr(module, "_LONGEST_SERIES", 100)
-    assert np.array_equal(quick(start=start).fit(time, values).predict(time), expected)
+    assert np.array_equal(quick(model=declared).fit(time, values).predict(time), expected)
 
 
 def test_a_long_series_is_carried_on_when_trained_in_batches() -> None:

@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from deeplfm import ConfigError, InputError
 from deeplfm.estimators import DeepLFMForecaster
 from deeplfm.estimators import forecaster as module
+from deeplfm.terms import Season, Trend
 
 BERLIN = "Europe/Berlin"
 HOURS = pd.date_range("2024-03-30", periods=120, freq="h", tz=BERLIN, name="when")
@@ -278,7 +279,7 @@ def test_before_fitting_nothing_is_answered() -> None:
 
 
 def test_parameters_survive_cloning_and_tables_are_refused() -> None:
-    model = quick(hidden=(4, 2))
+    model = quick(model=Trend() + Season(12))
     assert clone(model).get_params() == model.get_params()
     with pytest.raises(ConfigError, match="is_series: False found"):
         quick(is_series=False).fit(truth(HOURS))

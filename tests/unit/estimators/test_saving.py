@@ -15,6 +15,7 @@ from deeplfm import ModelFileError
 from deeplfm.estimators import DeepLFMForecaster, DeepLFMRegressor, load
 from deeplfm.io import storage
 from deeplfm.io.storage import write_folder
+from deeplfm.terms import Season, Trend
 
 BERLIN = "Europe/Berlin"
 
@@ -31,7 +32,7 @@ def driven() -> DeepLFMForecaster:
     time = np.arange(60) * 0.1
     values = np.stack([time, np.sin(3 * time), np.cos(2 * time), np.sign(time % 2 - 1)], axis=1)
     values[10:15, 1] = np.nan
-    return quick(hidden=(2, 3)).fit(pd.DataFrame(values), time=0, covariates=3)
+    return quick().fit(pd.DataFrame(values), time=0, covariates=3)
 
 
 @pytest.mark.parametrize(
@@ -168,3 +169,17 @@ def with_tensors(folder: Path, tensors: dict[str, Tensor]) -> None:
     del content["sha256"]
     content["sha256"] = storage._digest(content)
     (folder / "model.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        Trend() + Season(12),
+        "trend + season(12)",
+        {"a": Trend() + Season(12), "b": "trend + season(12)"},
+    ],
+)
+def test_a_declared_model_comes_back_as_it_was_given(declared: Any, tmp_path: Path) -> None:
+    model = quick(model=declared, n_steps=1).fit(pd.DataFrame({"y": np.sin(np.arange(40.0))}))
+    model.save(tmp_path / "model")
+    assert load(tmp_path / "model").get_params() == model.get_params()

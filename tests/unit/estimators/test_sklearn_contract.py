@@ -85,7 +85,7 @@ def test_a_grid_search_finds_the_setting_that_predicts() -> None:
     time = np.linspace(0, 20, 80)[:, None]
     rows = [(np.arange(60), np.arange(60, 80))]
     search = GridSearchCV(
-        DeepLFMRegressor(), {"start": ["pursuit", "paper"], "n_steps": [3]}, cv=rows
+        DeepLFMRegressor(), {"model": ["sinusoids + broadband", "paper"], "n_steps": [3]}, cv=rows
     ).fit(time, np.sin(3 * time[:, 0]))
     assert search.best_params_ == {"model": "sinusoids + broadband", "n_steps": 3}
     assert search.best_score_ > 0.95

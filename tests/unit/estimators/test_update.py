@@ -44,22 +44,22 @@ def conditioned(
 
 
 @pytest.mark.parametrize(
-    ("start", "y", "weight"),
+    ("declared", "y", "weight"),
     [
-        ("pursuit", WAVES[:, 0], None),
-        ("pursuit", WAVES, WEIGHT),
-        ("pursuit", GAPS, None),
-        ("deep", GAPS, WEIGHT),
+        ("sinusoids + broadband", WAVES[:, 0], None),
+        ("sinusoids + broadband", WAVES, WEIGHT),
+        ("sinusoids + broadband", GAPS, None),
+        ("dlfm", GAPS, WEIGHT),
         ("lfm", WAVES[:, 0], None),
         ("lfm", WAVES, None),
         ("lfm", GAPS, WEIGHT),
     ],
 )
 def test_an_update_is_the_solution_on_all_rows(
-    start: str, y: np.ndarray, weight: np.ndarray | None
+    declared: str, y: np.ndarray, weight: np.ndarray | None
 ) -> None:
     first, then = (None if weight is None else weight[part] for part in (FIRST, THEN))
-    model = quick(start=start).fit(TIME[FIRST], y[FIRST], first)
+    model = quick(model=declared).fit(TIME[FIRST], y[FIRST], first)
     before = model.predict(ASKED)
     expected = conditioned(model, y, weight)
     assert model.update(TIME[THEN], y[THEN], then) is model
@@ -72,8 +72,8 @@ def test_an_update_is_the_solution_on_all_rows(
         assert found == pytest.approx(wanted, rel=1e-7, abs=1e-8)
 
 
-def test_a_whole_stack_is_updated() -> None:
-    model = quick(start=None, n_steps=1).fit(TIME[FIRST], WAVES[FIRST])
+def test_all_members_are_updated() -> None:
+    model = quick(model="ensemble", n_steps=1).fit(TIME[FIRST], WAVES[FIRST])
     assert len(model.model_.members) > 1
     expected = conditioned(model, WAVES, None)
     model.update(TIME[THEN], WAVES[THEN])
