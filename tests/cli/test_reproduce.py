@@ -123,7 +123,7 @@ def test_the_list_names_all_experiments_and_where_the_paper_has_them(call):
         (["charis-imputation", "--substitute", "sun"], "'sun'"),
         (["toy", "--seeds", "0"], "--seeds"),
         (["toy", "--show"], "--show: folder deeplfm-results has no such results of toy"),
-        (["all", "--show", "--document", "page.md"], "page.md: there are no results to write of"),
+        (["all", "--show", "--document", "page.md"], "page.md: no results found"),
         (["toy", "--document", "page.html"], "--document: the format of page.html is not known"),
     ],
 )

@@ -17,8 +17,8 @@ from deeplfm.cli.terminal import Terminal, table
 from deeplfm.errors import ConfigError, DeepLFMError, InputError
 
 if TYPE_CHECKING:
+    from deeplfm.experiments.catalogue import Setup
     from deeplfm.experiments.outcome import Outcome
-    from deeplfm.experiments.setup import Setup
     from deeplfm.experiments.tasks import Record, Task
 
 EXAMPLES = (
@@ -173,8 +173,13 @@ def _setups(
     name: str, substitute: str | None, out: Path, effort: Effort, is_needed: bool
 ) -> list[Setup]:
     """The experiments to run; with ``--show``, those that have results."""
-    from deeplfm.experiments.catalogue import EXPERIMENTS, declared, takes_substitute
-    from deeplfm.experiments.setup import Setup, setups_in
+    from deeplfm.experiments.catalogue import (
+        EXPERIMENTS,
+        Setup,
+        declared,
+        setups_in,
+        takes_substitute,
+    )
 
     chosen = list(EXPERIMENTS) if name == "all" else [name]
     wanted = []

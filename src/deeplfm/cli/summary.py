@@ -39,22 +39,18 @@ def of_series(series: Series, source: str) -> list[str]:
 
 def of_fit(forecaster: DeepLFMForecaster, seconds: float) -> str:
     """One line about a fit."""
-    result = forecaster.regressor_.fit_result_
-    n_fitted = len(result.held_out_mnll) or 1
-    candidates = f"{n_fitted} candidate{'s' * (n_fitted > 1)}"
-    return f"Fitted {candidates} in {seconds:.0f} s: {kind_of(forecaster)}"
+    from deeplfm.inspection.kind import kind_of
 
-
-def kind_of(forecaster: DeepLFMForecaster) -> str:
-    """Ensemble, DLFM or LFM, in words."""
-    members = forecaster.regressor_.model_.members
-    if len(members) > 1:
-        return f"an ensemble of {len(members)} models"
-    return "a DLFM" if len(members[0].layers) > 1 else "an LFM"
+    regressor = forecaster.regressor_
+    n_fitted = sum(item.status == "fitted" for item in regressor.fit_result_.candidates)
+    kind = kind_of(regressor.model_, regressor.fit_result_)
+    return f"Fitted {n_fitted} candidate{'s' * (n_fitted != 1)} in {seconds:.0f} s: {kind}"
 
 
 def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
     """A fitted forecaster as plain data."""
+    from deeplfm.inspection.kind import kind_of
+
     training, timeline = forecaster.training_, forecaster.timeline_
     regressor = forecaster.regressor_
     result = regressor.fit_result_
@@ -73,7 +69,7 @@ def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
         return {str(name): value for name, value in zip(forecaster.targets_, values, strict=False)}
 
     return {
-        "kind": kind_of(forecaster),
+        "kind": kind_of(regressor.model_, result),
         "time": {
             "name": timeline.name,
             "kind": timeline.kind,
@@ -95,7 +91,7 @@ def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
             for name in dict.fromkeys([*result.held_out_mnll, *result.weight_in_gaps])
         },
         "failed": result.failed,
-        "left_out": result.left_out,
+        "left_out": result.unsuitable,
         "untried": result.untried,
         "interrupted": result.interrupted,
         "settings": forecaster.get_params(),
@@ -105,7 +101,7 @@ def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
 def in_user_units(forecaster: DeepLFMForecaster, scores: list[float]) -> list[float]:
     """MNLL of standardised targets, converted to the units of the user."""
     regressor = forecaster.regressor_
-    shifts = regressor.fit_result_.units or map(math.log, regressor.scaling_.y_scale)  # old files
+    shifts = regressor.fit_result_.log_jacobian
     return [score + float(shift) for score, shift in zip(scores, shifts, strict=False)]
 
 

@@ -103,6 +103,12 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
         self._frame = given.copy()
         return self
 
+    @property
+    def selection_(self) -> pd.DataFrame:
+        """Candidates of the fit, as :attr:`DeepLFMRegressor.selection_` shows them."""
+        check_is_fitted(self)
+        return self.regressor_.selection_
+
     def forecast(
         self,
         horizon: int | None = None,

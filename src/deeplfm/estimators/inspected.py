@@ -22,7 +22,7 @@ from deeplfm.inspection.forces import Curve
 from deeplfm.inspection.spectra import Spectrum
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.select import Report
+from deeplfm.selection.result import Selection
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,7 @@ class Inspected(ABC):
     """What can be seen of a fitted model beside its predictions."""
 
     model_: ModelAverage
-    fit_result_: Report
+    fit_result_: Selection
     scaling_: Scaling
     labels_: Labels
     is_series_: bool
@@ -107,7 +107,7 @@ class Inspected(ABC):
 
     @property
     def history_(self) -> pd.DataFrame:
-        """Loss of every training step of the models in the stack."""
+        """Loss of every training step of each model."""
         check_is_fitted(self)
         return pd.DataFrame(
             [
@@ -115,7 +115,7 @@ class Inspected(ABC):
                 for name, history in self.fit_result_.histories.items()
                 for step, loss in enumerate(history.loss, start=1)
             ],
-            columns=["start", "step", "loss"],
+            columns=["candidate", "step", "loss"],
         )
 
     def plot(self, X: Any, y: Any = None) -> Figure:
@@ -155,7 +155,7 @@ class Inspected(ABC):
         check_is_fitted(self)
         return FittedModel(
             self.model_,
-            self.fit_result_.names,
+            self.fit_result_.members,
             self.labels_.texts,
             float(self.scaling_.x_scale[0]),
             self.scaling_.y_scale,

@@ -21,9 +21,9 @@ from deeplfm.errors import InputError, UnsuitableError
 from deeplfm.estimators.arrays import Arrays
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.recipes import Architecture, rhythm_recipe
+from deeplfm.selection.candidate import log_evidence
 from deeplfm.selection.parallel import FAILURES
-from deeplfm.selection.select import Heat
-from deeplfm.selection.split_and_fit import log_evidence
+from deeplfm.selection.select import Comparison
 from deeplfm.training import RowSource
 from deeplfm.training.interruption import stop_requested, time_left, within
 
@@ -35,11 +35,11 @@ _MOST_ROWS = 1000  # before those held out, of which the evidence is asked
 
 
 class Trial(NamedTuple):
-    """A race up to its judgement, on targets as a scaling shows them."""
+    """A comparison of candidates, on targets as a scaling transforms them."""
 
     scaling: Scaling
     rows: RowSource
-    heat: Heat
+    comparison: Comparison
 
     def evidence(self, of: Bool[ndarray, " D"]) -> Float64[ndarray, " E"]:
         """Logarithm of the density of the rows in the user's units, of some targets.
@@ -47,19 +47,20 @@ class Trial(NamedTuple):
         Of those held out as the race foresees them, of those before as one start explains them: a rhythm
         on a level that wanders and drifts, for each target by itself.
         """
-        held_out, inner = self.heat.held_out, self.heat.inner
-        before = inner.take(torch.arange(max(0, len(inner) - _MOST_ROWS), len(inner)))
+        split = self.comparison.split
+        held_out, training = split.held_out, split.training
+        before = training.take(torch.arange(max(0, len(training) - _MOST_ROWS), len(training)))
         architecture = Architecture(dtype=before.y.dtype)
         start = rhythm_recipe(architecture, has_trend=True, walk="rough")
         explained = [log_evidence(start, before.output(d)) for d in range(len(of)) if of[d]]
-        foreseen = held_out.sum_by_count(self.heat.density.cpu() - self.units)
+        foreseen = held_out.sum_by_count(self.comparison.density.cpu() - self.log_jacobian)
         units = before.sum_by_count(self.scaling.log_units(before.y))
         return np.array(explained) + (foreseen - units).numpy()[of]
 
     @property
-    def units(self) -> Float[Tensor, "N D"]:
+    def log_jacobian(self) -> Float[Tensor, "N D"]:
         """What log densities of the held-out rows are less in the user's units than in the model's."""
-        return self.scaling.log_units(self.heat.held_out.y)
+        return self.scaling.log_units(self.comparison.split.held_out.y)
 
 
 def best_trial(trial: Callable[[Bool[ndarray, " D"]], Trial], may_be: Bool[ndarray, " D"]) -> Trial:
@@ -88,7 +89,7 @@ def best_trial(trial: Callable[[Bool[ndarray, " D"]], Trial], may_be: Bool[ndarr
         if not is_cut and is_better.any() and not stop_requested():
             return trial(is_better)
     if is_cut:  # the race, or its evidence
-        plain.heat.leave_out("logarithms")
+        plain.comparison.selection.logarithms_untried = True
     return plain
 
 

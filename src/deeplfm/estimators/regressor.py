@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
@@ -28,9 +29,9 @@ from deeplfm.io.archive import Contents, Saved
 from deeplfm.kernels import compiled_kernels
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.candidate import Candidate
-from deeplfm.selection.select import Report, heat
-from deeplfm.selection.split_and_fit import fit_candidate
+from deeplfm.selection.candidate import Candidate, fit_candidate
+from deeplfm.selection.result import Selection
+from deeplfm.selection.select import compare
 from deeplfm.training import Rows, RowSource, StoredRows
 from deeplfm.training.interruption import graceful_interrupts, within
 
@@ -49,7 +50,8 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
 
     Attributes:
         model_: the fitted models and their weights.
-        fit_result_: what the race found.
+        fit_result_: scores, weights and times of all candidates.
+        selection_: the same as one table.
         history_: loss of every training step.
         n_features_in_: number of input columns.
 
@@ -102,6 +104,17 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
                 stacklevel=2,
             )
         return self
+
+    @property
+    def selection_(self) -> pd.DataFrame:
+        """Candidates of the fit: score on the held-out rows, weights, seconds, why one was left out.
+
+        One row for each candidate, the best first. The columns ``{target}_mnll`` (mean negative log
+        likelihood of the held-out rows), ``{target}_weight`` and, where a series has gaps,
+        ``{target}_weight_in_gaps`` are there for each target.
+        """
+        check_is_fitted(self)
+        return self.fit_result_.table(self.labels_.texts)
 
     def update(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Take in new observations without training: exact output weights hear them in closed form.
@@ -225,7 +238,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
 
     def _fit(
         self, arrays: Arrays, recipes: list[Candidate]
-    ) -> tuple[Scaling, ModelAverage, Report]:
+    ) -> tuple[Scaling, ModelAverage, Selection]:
         if self._start() == "paper":  # as it is, without calibration
             (candidate,) = recipes
             scaling = self._scaling(arrays, self._logarithms(arrays, by_itself=False))
@@ -236,28 +249,24 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
                 self.random_state,
                 self.progress,
             )
-            report = Report(
-                names=[candidate.name],
-                histories={candidate.name: history},
-                interrupted=history.stopped == "interrupt",
-            )
-            return scaling, ModelAverage.of(model), report
+            return scaling, ModelAverage.of(model), Selection.of_one(candidate.name, history)
 
         def trial(is_log: NDArray[np.bool_]) -> Trial:
-            """A single start races alone: the held-out rows calibrate it."""
+            """A single candidate is compared with none: the held-out rows calibrate it."""
             scaling = self._scaling(arrays, is_log)
             rows, settings = self._rows(arrays, scaling), (self.is_series_, self.random_state)
-            label = "race, logarithms" if is_log.any() else "race"
+            label = "selection, logarithms" if is_log.any() else "selection"
             n_jobs = self._n_jobs(rows)
             return Trial(
-                scaling, rows, heat(recipes, rows, *settings, self.progress, n_jobs, label)
+                scaling, rows, compare(recipes, rows, *settings, self.progress, n_jobs, label)
             )
 
         is_log = self._logarithms(arrays, by_itself=True)
         best = best_trial(trial, is_log) if self.log_targets is None else trial(is_log)
-        stack, report = best.heat.finish(best.rows)
-        report.units = best.heat.held_out.mean_by_count(best.units).tolist()
-        return best.scaling, stack, report
+        average, selection = best.comparison.refit(best.rows)
+        held_out = best.comparison.split.held_out
+        selection.log_jacobian = held_out.mean_by_count(best.log_jacobian).tolist()
+        return best.scaling, average, selection
 
     def _scaling(self, arrays: Arrays, is_log: NDArray[np.bool_]) -> Scaling:
         return Scaling.of_pieces(arrays.pieces(), self.is_series_, is_log)

@@ -20,8 +20,7 @@ from deeplfm.estimators.timeline import Timeline
 from deeplfm.io.archive import Contents, reading, restore, tensors_under
 from deeplfm.model import DeepLFM
 from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.select import Report
-from deeplfm.training import History
+from deeplfm.selection.result import Selection
 from deeplfm.variational.weights import Exact
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def describe(regressor: DeepLFMRegressor) -> Contents:
             }
             for member in model.members
         ],
-        "report": asdict(regressor.fit_result_),
+        "selection": asdict(regressor.fit_result_),
     }
     scaling = vars(regressor.scaling_)
     tensors = {f"scaling.{name}": torch.as_tensor(value) for name, value in scaling.items()}
@@ -73,9 +72,7 @@ def rebuild(
         if description["inputs"] is not None:
             regressor.feature_names_in_ = np.array(description["inputs"], dtype=object)
         regressor.labels_ = _labels(description["labels"])
-        report = description["report"]
-        histories = {name: History(**kept) for name, kept in report["histories"].items()}
-        regressor.fit_result_ = Report(**report | {"histories": histories})
+        regressor.fit_result_ = Selection.from_dict(description["selection"])
         n_outputs = regressor.labels_.n_outputs
         regressor.scaling_ = _scaling(tensors_under("scaling.", tensors), n_outputs)
         regressor.n_features_in_ = len(regressor.scaling_.x_shift)

@@ -1,20 +1,19 @@
-"""Results of an experiment in one file that can be handed on: all records, nothing of the machine."""
+"""All records of an experiment in one file beside a page, without paths of the machine."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from deeplfm.errors import InputError
+from deeplfm.experiments.catalogue import TASKS, Setup
 from deeplfm.experiments.outcome import Outcome
-from deeplfm.experiments.runner import TASKS
 from deeplfm.experiments.scores import plain, write_document
-from deeplfm.experiments.setup import Setup
 from deeplfm.experiments.tasks import Record, task_name
 from deeplfm.io.files import write_whole
 
@@ -28,13 +27,7 @@ _PATH = re.compile(r"(?<![\w/:.])(?:[A-Za-z]:)?(?:[\\/][^\s\\/:;,'\"()]+)+[\\/](
 
 @dataclass(frozen=True, eq=False)
 class Archive:
-    """What is known of an experiment, to be kept beside a page about it.
-
-    Attributes:
-        setup: how it was run.
-        records: of its tasks, without what the page does not need.
-        figures: names of the files of its figures.
-    """
+    """The setup of an experiment, its records, and the names of its figures."""
 
     setup: Setup
     records: Sequence[Record]
@@ -42,8 +35,13 @@ class Archive:
 
     @classmethod
     def of(cls, setup: Setup, outcome: Outcome, figures: Sequence[str] = ()) -> Self:
-        """What to keep of an outcome."""
-        return cls(setup, [_handed_on(record) for record in outcome.records], tuple(figures))
+        """The archive of an outcome; a record keeps what a page needs."""
+        kept = (*_KEPT, *_SURROUNDINGS)
+        records = [
+            {key: _without_paths_in(record[key]) for key in kept if key in record}
+            for record in outcome.records
+        ]
+        return cls(setup, records, tuple(figures))
 
     @property
     def n_seeds(self) -> int:
@@ -51,7 +49,7 @@ class Archive:
         return 1 + max((record["seed"] for record in self.records), default=-1)
 
     def outcome(self) -> Outcome:
-        """The outcome, of the models that were run."""
+        """The outcome, of the models that have a record."""
         experiment, setup = self.setup.declared(), self.setup
         run = {record["model"] for record in self.records}
         models = tuple(entry for entry in experiment.models if entry.label in run)
@@ -64,7 +62,7 @@ class Archive:
         return [entry.label for entry in self.setup.declared().models if entry.label not in run]
 
     def write(self, path: Path) -> None:
-        """Write the file, a line for each record."""
+        """Write the file, one line for each record."""
         surroundings: list[dict[str, Any]] = []
         lines = []
         for record in self.records:
@@ -84,11 +82,7 @@ class Archive:
         write_whole(path, partial(Path.write_text, data=text, encoding="utf-8"))
 
     def unpack(self, folder: Path) -> None:
-        """Put the records where a run looks for what is done; those that are there stay.
-
-        Args:
-            folder: of the experiment's results.
-        """
+        """Copy the records to a folder of results, where a run finds them; existing ones stay."""
         (folder / TASKS).mkdir(parents=True, exist_ok=True)
         run_as = {"quick": self.setup.is_quick, "budget": self.setup.budget}
         for record in self.records:
@@ -99,7 +93,7 @@ class Archive:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read such a file."""
+        """Read a file that :meth:`write` wrote."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             made_with = content["surroundings"]
@@ -117,7 +111,7 @@ class Archive:
 
 
 def without_paths(text: str) -> str:
-    """A text in which a path of this machine is the name of its file.
+    """A text in which the name of a file replaces its path.
 
     >>> without_paths("cannot read /home/ann/data/ecg.csv (row 3)")
     'cannot read ecg.csv (row 3)'
@@ -125,15 +119,9 @@ def without_paths(text: str) -> str:
     return _PATH.sub(r"\1", text)
 
 
-def _handed_on(record: Record) -> Record:
-    kept = {key: record[key] for key in (*_KEPT, *_SURROUNDINGS) if key in record}
-    return _anywhere(without_paths, kept)
-
-
-def _anywhere(change: Callable[[str], str], value: Any) -> Any:
-    """The same content with all its texts changed."""
+def _without_paths_in(value: Any) -> Any:
     if isinstance(value, str):
-        return change(value)
+        return without_paths(value)
     if isinstance(value, dict):
-        return {key: _anywhere(change, item) for key, item in value.items()}
-    return [_anywhere(change, item) for item in value] if isinstance(value, list) else value
+        return {key: _without_paths_in(item) for key, item in value.items()}
+    return [_without_paths_in(item) for item in value] if isinstance(value, list) else value

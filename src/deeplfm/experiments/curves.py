@@ -1,4 +1,4 @@
-"""How the scores of validation rows change while a model trains."""
+"""Scores of the validation rows of a table during training."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _START_ROWS = 10_000
 
 
 def validation_curve(model: Any, split: Split, seed: int) -> list[dict[str, float]]:
-    """Step, NMSE and MNLL along the training of a model's first candidate; nothing for other models.
+    """Step, NMSE and MNLL during the training of a model's first candidate; empty for other models.
 
-    The model is trained once more for it, in the same way but without a held-out part of its own.
+    The candidate is trained again on all training rows, without held-out rows of its own.
 
     Args:
-        model: a fitted estimator; those that are not made of our parts do not show their training.
+        model: a fitted estimator.
         split: a table whose part ``validation`` is scored.
         seed: of the training.
     """

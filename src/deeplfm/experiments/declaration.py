@@ -1,4 +1,4 @@
-"""What an experiment is: cases, models, columns of its table, and what the paper reports there."""
+"""The declaration of an experiment: cases, models, columns of its table, and the published numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 from numpy import ndarray
 
 from deeplfm.errors import ConfigError
@@ -20,17 +20,16 @@ _PUBLISHED = re.compile(rf"({_NUMBER})(?: \(({_NUMBER})\))?")
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """What a model is given, and what it is asked.
+    """Training rows, and test rows of one or more parts.
 
     Attributes:
-        x_train: inputs; one column is time.
-        y_train: outputs, standardised by these very values, as densities are scored; NaN where
-            missing.
+        x_train: inputs; a single column is time.
+        y_train: outputs, standardised by these very values; NaN where missing.
         x_test: inputs of each tested part, by its name.
-        y_test: what is true there, in the units of ``y_train``; NaN where it is not asked for.
+        y_test: targets of each part, in the units of ``y_train``; NaN where not tested.
         outputs: names of the outputs.
-        is_noise_free: what is true there are values of the function, which have no noise: an
-            observation's density and interval say nothing of them.
+        is_noise_free: the targets are values of the function without noise, for which the density and
+            the interval of an observation are not scored.
     """
 
     x_train: Float64[ndarray, "N P"]
@@ -51,20 +50,61 @@ class Split:
         return np.unique(np.concatenate([self.x_train, *self.x_test.values()])[:, 0])
 
     def shortened(self) -> Split:
-        """The first rows of a table, for a quick look; a series as it is."""
+        """The first rows of a table, for a quick run; a series unchanged."""
         if self.is_series:
             return self
         return replace(self, x_train=self.x_train[:_QUICK_ROWS], y_train=self.y_train[:_QUICK_ROWS])
 
 
+def series_split(
+    time: Float64[ndarray, " N"],
+    value: Float64[ndarray, "N D"],
+    outputs: tuple[str, ...],
+    train: Bool[ndarray, "N D"],
+    tests: Mapping[str, Bool[ndarray, "N D"]],
+    truth: Float64[ndarray, "N D"] | None = None,
+    is_standardised: bool = True,
+) -> Split:
+    """A series, standardised by its training values as the paper scores it.
+
+    Args:
+        time: of each row.
+        value: observations.
+        outputs: names of the columns.
+        train: mask of the training values.
+        tests: mask of the tested values of each part.
+        truth: targets; ``None`` for the observations.
+        is_standardised: ``False`` keeps the units, for models that use the equation of the series.
+            A normalised error is the same in both.
+    """
+    known = np.where(train, value, np.nan)
+    mean, std = np.zeros(value.shape[1]), np.ones(value.shape[1])
+    if is_standardised:
+        mean, std = np.nanmean(known, axis=0), np.nanstd(known, axis=0)
+    target = ((value if truth is None else truth) - mean) / std
+    tested = {part: mask.any(axis=1) for part, mask in tests.items()}
+    return Split(
+        x_train=time[train.any(axis=1), None],
+        y_train=((known - mean) / std)[train.any(axis=1)],
+        x_test={part: time[rows, None] for part, rows in tested.items()},
+        y_test={part: np.where(tests[part], target, np.nan)[rows] for part, rows in tested.items()},
+        outputs=outputs,
+        is_noise_free=truth is not None,
+    )
+
+
+def rows_between(
+    first: int, last: int, shape: tuple[int, ...], column: int | None = None
+) -> Bool[ndarray, "N D"]:
+    """Mask of the rows from ``first`` to before ``last``, of one column or of all."""
+    mask = np.zeros(shape, dtype=bool)
+    mask[first:last, slice(None) if column is None else column] = True
+    return mask
+
+
 @dataclass(frozen=True)
 class Case:
-    """One data set and how it is divided.
-
-    Attributes:
-        name: of the case.
-        load: its split, from a seed.
-    """
+    """One data set with its split, which may depend on a seed."""
 
     name: str
     load: Callable[[int], Split]
@@ -74,24 +114,12 @@ class Build(Protocol):
     """Makes an estimator that is not fitted."""
 
     def __call__(self, *, seed: int, is_quick: bool, budget: float | None) -> Any:
-        """The estimator.
-
-        Args:
-            seed: of the estimator.
-            is_quick: train so little that it is only a look.
-            budget: seconds for its fit, where it takes a limit.
-        """
+        """The estimator; ``budget`` is the time limit of its fit in seconds."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A model in the table.
-
-    Attributes:
-        label: what the table calls it.
-        build: makes it.
-        paper: row of the paper's table that stands beside it.
-    """
+    """A row of the table: its label, the model, and the row of the paper's table beside it."""
 
     label: str
     build: Build
@@ -100,14 +128,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Column:
-    """One number of each model: the mean of a score over cases and outputs.
+    """A column of the table: the mean of a score over cases and outputs.
 
     Attributes:
         label: heading.
         metric: "nmse", "mnll" or "coverage95".
         cases: names of the cases.
         part: name of the tested part.
-        outputs: names of the outputs; none for all.
+        outputs: names of the outputs; empty for all.
         decimals: to print.
     """
 
@@ -121,13 +149,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Published:
-    """A number as the paper prints it.
-
-    Attributes:
-        text: with its digits.
-        value: the number.
-        error: its standard error, where the paper gives one.
-    """
+    """A number as printed in the paper, with its standard error where there is one."""
 
     text: str
     value: float
@@ -167,18 +189,18 @@ class Experiment:
     """A table of the paper, to be computed again.
 
     Attributes:
-        name: for the command line.
-        title: what is asked.
-        source: where the paper has it.
-        cases: what is predicted.
-        models: by what.
+        name: on the command line.
+        title: of the table.
+        source: place in the paper.
+        cases: data sets.
+        models: rows of the table.
         columns: of the table.
-        paper: what the paper reports, by model and column.
-        notes: what one must know to read the table.
-        warning: what every table must say of its data, such as that they are a substitute.
-        n_seeds: how many seeds it takes by default.
-        drawn: labels of models that the paper's figure shows side by side; none for no figure.
-        paper_heading: of the paper's numbers in the table.
+        paper: published numbers, by row and column.
+        notes: remarks below the table.
+        warning: remark above every table, such as that the data are a substitute.
+        n_seeds: default number of seeds.
+        drawn: labels of the models in the figure, side by side; empty for no figure.
+        paper_heading: of the columns with published numbers.
     """
 
     name: str
@@ -195,11 +217,11 @@ class Experiment:
     paper_heading: str = "paper"
 
     def published(self, entry: Entry, column: Column) -> Published | None:
-        """What the paper has in this cell."""
+        """The published number of this cell."""
         return self.paper.get(entry.paper or "", {}).get(column.label)
 
     def only(self, labels: list[str]) -> Experiment:
-        """The same with some of its models, in their order here; letter case does not matter."""
+        """The experiment with some of its models, in the order of the table; case does not matter."""
         known = {entry.label.lower(): entry for entry in self.models}
         unknown = [label for label in labels if label.lower() not in known]
         if unknown:
@@ -208,5 +230,4 @@ class Experiment:
                 f"from {', '.join(repr(entry.label) for entry in self.models)}."
             )
         wanted = {label.lower() for label in labels}
-        chosen = tuple(entry for name, entry in known.items() if name in wanted)
-        return replace(self, models=chosen)
+        return replace(self, models=tuple(e for name, e in known.items() if name in wanted))

@@ -1,4 +1,4 @@
-"""The paper's figures: models of a series side by side, and scores of a table while training."""
+"""The paper's figures: predictions of a series side by side, and scores of a table in training."""
 
 from __future__ import annotations
 
@@ -21,13 +21,7 @@ _TITLE_WIDTH = 90  # characters of a line
 
 
 def figures(outcome: Outcome, tasks: Sequence[Task], place: Path) -> dict[str, Figure]:
-    """A figure for each series, by the name of the case; for tables one figure, "training".
-
-    Args:
-        outcome: the experiment.
-        tasks: all of its tasks.
-        place: folder of their records.
-    """
+    """A figure for each series, by the name of the case; for tables one figure, "training"."""
     lines = [outcome.experiment.title, *outcome.remarks()]
     title = "\n".join(textwrap.fill(line, _TITLE_WIDTH) for line in lines)
     curves = {
@@ -48,19 +42,13 @@ def figures(outcome: Outcome, tasks: Sequence[Task], place: Path) -> dict[str, F
             and (case.name, label) in done
         }
         made = {label: one for label, one in drawn.items() if one is not None}
-        if made and len(made) == len(drawn):  # or records came from elsewhere, without predictions
+        if made and len(made) == len(drawn):  # records beside a page have no predictions
             found[case.name] = series_figure(case.load(0), made, title)
     return found
 
 
 def series_figure(split: Split, drawn: dict[str, Drawing], title: str) -> Figure:
-    """Predictions of a series: a column for each model, a row for each output.
-
-    Args:
-        split: the series.
-        drawn: predictions of all its times, by model.
-        title: of the whole figure.
-    """
+    """Predictions of a series: a column for each model, a row for each output."""
     n_models = len(drawn)
     width = max(8.0, 4.6 * n_models)
     figure, axes = panels(len(split.outputs) * n_models, n_columns=n_models, width=width)
@@ -88,7 +76,7 @@ def series_figure(split: Split, drawn: dict[str, Drawing], title: str) -> Figure
 
 
 def _training_figure(experiment: Experiment, curves: Curves, title: str) -> Figure:
-    """A panel for each column of the table: its score of the validation rows, mean over the folds."""
+    """A panel for each column of the table: scores of the validation rows, mean over the folds."""
     figure, axes = panels(len(experiment.columns), n_columns=2)
     for ax, column in zip(axes, experiment.columns, strict=True):
         for number, label in enumerate(experiment.drawn):

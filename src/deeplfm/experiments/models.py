@@ -74,7 +74,7 @@ def comparator(
 
 
 def deep_gp(name: str, paper: str | None = None, **settings: Any) -> tuple[Entry, Entry]:
-    """A deep Gaussian process trained as the paper's text says, and trained as our DLFM is."""
+    """A deep Gaussian process trained as in the paper's text, and trained as our DLFM is."""
     as_published = comparator(name, paper, f"{name} (paper)", **_AS_PUBLISHED, **settings)
     return as_published, comparator(name, paper, preset="default", **settings)
 

@@ -1,4 +1,4 @@
-"""What is known of an experiment: scores over the seeds, and what went wrong."""
+"""Records of an experiment as scores over the seeds, and what failed."""
 
 from __future__ import annotations
 
@@ -13,21 +13,14 @@ from deeplfm.experiments.declaration import Column, Entry, Experiment
 from deeplfm.experiments.tasks import DONE, Record
 
 _LIMITED = (
-    " of one model; an ensemble has this time for each of its candidates. Models marked (paper) have no "
+    "of one model; an ensemble has this time for each of its candidates. Models marked (paper) have no "
     "limit and take 1000 steps; the paper does not give a number."
 )
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One score over the seeds.
-
-    Attributes:
-        values: one for each seed that has all it takes.
-        median: of them.
-        mean: of them.
-        error: standard error of the mean; ``None`` for a single seed.
-    """
+    """One score over the seeds; the standard error of the mean is ``None`` for a single seed."""
 
     values: tuple[float, ...]
     median: float
@@ -45,13 +38,13 @@ class Summary:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """An experiment and what is known of it.
+    """An experiment and the records of its tasks.
 
     Attributes:
-        experiment: what was asked.
+        experiment: its declaration.
         records: of its tasks.
-        n_seeds: how many were asked for.
-        is_quick: trained so little that it is only a look.
+        n_seeds: number of seeds that were asked for.
+        is_quick: few training steps, to see that everything runs.
         budget: seconds for each fit.
     """
 
@@ -72,19 +65,19 @@ class Outcome:
         return statistics.median(known) if (known := [t for t in times if t is not None]) else None
 
     def done(self, entry: Entry) -> str:
-        """How many of its tasks were done, and of how many."""
+        """Number of its tasks that are done, of all of them."""
         n_tasks = self.n_seeds * len(self.experiment.cases)
         return f"{sum(record['status'] == DONE for record in self._of(entry))}/{n_tasks}"
 
     def seeds(self, entry: Entry) -> str:
-        """How many seeds it was fitted with, and how many fits that is where some are missing."""
+        """Number of seeds, and of fits where some are missing."""
         done = [record for record in self._of(entry) if record["status"] == DONE]
         n_seeds = len({record["seed"] for record in done})
         n_fits = n_seeds * len(self.experiment.cases)
         return str(n_seeds) if len(done) == n_fits else f"{n_seeds} ({len(done)}/{n_fits} fits)"
 
     def sources(self) -> dict[str, list[str]]:
-        """Models by the code that they were computed with, most recent first."""
+        """Models by the version of the code that computed them, most recent first."""
         latest: dict[str, str] = {}
         models: dict[str, list[str]] = {}
         for record in self.records:
@@ -107,28 +100,28 @@ class Outcome:
                     total[name] = total.get(name, 0.0) + statistics.fmean(shares) / len(weights)
             kept = sorted(total.items(), key=lambda item: -item[1])
             parts = ", ".join(f"{name} {100 * share:.0f} %" for name, share in kept)
-            found.append(
-                f"{entry.label} is made of {parts} (mean weights of {_counted(len(weights))})."
-            )
+            n_fits = "1 fit" if len(weights) == 1 else f"{len(weights)} fits"
+            found.append(f"{entry.label} is made of {parts} (mean weights of {n_fits}).")
         return found
 
     def mixture(self) -> list[str]:
-        """Says so where rows come from several versions of the code."""
+        """A remark where the rows come from several versions of the code."""
         n_sources = len(self.sources())
         if n_sources < 2:
             return []
         return [
-            f"Computed with {n_sources} versions of the code; each record tells which. --fresh does "
-            "again what is of another than the present one."
+            f"Computed with {n_sources} versions of the code, named in each record. --fresh computes "
+            "again what another version than the present one computed."
         ]
 
     def troubles(self) -> list[str]:
-        """Models that are not available, failed, or gave no number, and why."""
+        """Models that are not available, failed, or predicted no number, and why."""
         found: dict[str, list[str]] = {}
         for record in self.records:
             where = f"{record['case']}, seed {record['seed']}"
             if record["status"] != DONE:
-                line = f"{record['model']}: {record['status']}: {_one_line(record['reason'])}"
+                reason = " ".join((record["reason"] or "").split())
+                line = f"{record['model']}: {record['status']}: {reason}"
                 found.setdefault(line, []).append(where)
             elif any(row["nmse"] is None for row in record["rows"]):
                 line = f"{record['model']}: predicted something that is not a number"
@@ -139,26 +132,24 @@ class Outcome:
         ]
 
     def remarks(self) -> list[str]:
-        """What a reader of the table must know, most important first."""
+        """Remarks above the table, most important first."""
         warning = self.experiment.warning
-        quick = "Quick look: the models are not fully trained." if self.is_quick else ""
-        limit = "" if self.budget is None else f"At most {self.budget:g} s for each fit{_LIMITED}"
+        quick = "Quick run: the models are not fully trained." if self.is_quick else ""
+        limit = "" if self.budget is None else f"At most {self.budget:g} s for each fit {_LIMITED}"
         return [line for line in (warning, quick, limit) if line]
 
     def content(self) -> dict[str, Any]:
-        """All of it for programs."""
+        """The table and all records as JSON."""
         experiment = self.experiment
         rows = []
         for entry in experiment.models:
-            cells = {
-                column.label: {
-                    "ours": asdict(ours) if (ours := self.summary(entry, column)) else None,
-                    "paper": asdict(paper)
-                    if (paper := experiment.published(entry, column))
-                    else None,
+            cells = {}
+            for column in experiment.columns:
+                ours, paper = self.summary(entry, column), experiment.published(entry, column)
+                cells[column.label] = {
+                    "ours": None if ours is None else asdict(ours),
+                    "paper": None if paper is None else asdict(paper),
                 }
-                for column in experiment.columns
-            }
             rows.append(
                 {
                     "model": entry.label,
@@ -202,11 +193,3 @@ class Outcome:
     @cached_property
     def _record(self) -> Mapping[tuple[str, str, int], Record]:
         return {(item["case"], item["model"], item["seed"]): item for item in self.records}
-
-
-def _counted(n_fits: int) -> str:
-    return "1 fit" if n_fits == 1 else f"{n_fits} fits"
-
-
-def _one_line(text: str | None) -> str:
-    return " ".join((text or "").split())

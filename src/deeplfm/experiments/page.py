@@ -1,6 +1,6 @@
-"""One page about all results, made from files of records beside it and from nothing else.
+"""One page about all results, made from the records beside it and from nothing else.
 
-Beside ``docs/results.md`` there are ``docs/results/<setup>.json`` and ``docs/figures/results-*.png``.
+Beside ``docs/results.md`` are ``docs/results/<setup>.json`` and ``docs/figures/results-*.png``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import Any
 
 from deeplfm.errors import InputError
 from deeplfm.experiments.archive import Archive
-from deeplfm.experiments.catalogue import EXPERIMENTS
+from deeplfm.experiments.catalogue import EXPERIMENTS, Setup
 from deeplfm.experiments.outcome import Outcome
-from deeplfm.experiments.setup import Setup
 from deeplfm.experiments.tables import (
     MODELS,
     WORDS,
@@ -31,28 +30,16 @@ _FIGURES = "figures"
 
 
 def take_results(page: Path, setup: Setup, out: Path) -> None:
-    """Go on from the records beside a page: put them into a folder of results that lacks them.
-
-    Args:
-        page: the page.
-        setup: how the experiment is run.
-        out: folder of all results.
-    """
+    """Copy the records beside a page to the folder of all results, so that a run resumes there."""
     archive = _archive(page, setup)
     if archive.exists():
         Archive.read(archive).unpack(out / setup.folder)
 
 
 def add_results(page: Path, setup: Setup, outcome: Outcome, figures: Sequence[Path]) -> list[Path]:
-    """Put records and figures of an experiment beside a page; returns the files.
+    """Write records and figures of an experiment beside a page; returns the files.
 
-    Figures that are there already stay, unless there is a new one in their place.
-
-    Args:
-        page: the page.
-        setup: how the experiment was run.
-        outcome: what is known.
-        figures: files to copy.
+    Figures of an earlier run stay unless a new one replaces them.
     """
     names = [
         f"{page.stem}-{setup.folder}-{re.sub(r'[^a-z0-9]+', '-', figure.stem.lower())}.png"
@@ -76,8 +63,8 @@ def write_page(page: Path) -> None:
     archives = [archive for archive in archives if archive.records]
     if not archives:
         raise InputError(
-            f"{page}: there are no results to write of, neither in --out nor beside the page. Run an "
-            "experiment first: deeplfm reproduce toy."
+            f"{page}: no results found, neither in --out nor beside the page. Run an experiment "
+            "first: deeplfm reproduce toy."
         )
     archives.sort(key=lambda item: (EXPERIMENTS.index(item.setup.name), item.setup.folder))
     lines = _introduction(page, archives)
@@ -96,15 +83,15 @@ def _introduction(page: Path, archives: Sequence[Archive]) -> list[str]:
     days = sorted(record["finished"][:10] for record in records if "finished" in record)
     when = f" on {days[0]}" if days else ""
     when = f" between {days[0]} and {days[-1]}" if days[:1] != days[-1:] else when
-    # the runner has always given one thread; the first records did not say so
+    # the first records do not have the number of threads, which was always 1
     threads = " or ".join(map(str, sorted({record.get("threads", 1) for record in records})))
     return [
         "# Results",
         "",
-        f"Every number here was computed by `deeplfm reproduce`{when}: {len(records)} fits, each with "
-        f"{threads} thread{'' if threads == '1' else 's'} on a CPU. The command of each table stands "
-        "below it. A limit of time is for each fit; seeds are 0, 1, … for data and model alike, and "
-        "each row says how many it has.",
+        f"All numbers were computed by `deeplfm reproduce`{when}: {len(records)} fits, each with "
+        f"{threads} thread{'' if threads == '1' else 's'} on a CPU. The command is below each table. "
+        "Time limits hold for each fit. Data and models have the seeds 0, 1, …; the column *seeds* has "
+        "their number.",
         "",
         WORDS,
         "",
@@ -112,23 +99,23 @@ def _introduction(page: Path, archives: Sequence[Archive]) -> list[str]:
         "",
         *_surroundings(records),
         "",
-        f"This page is made from the records in [{page.stem}/]({page.stem}), and from nothing else, by "
-        f"`deeplfm reproduce all --show --document {page.name}`; it is not edited by hand.",
+        f"This page is generated from the records in [{page.stem}/]({page.stem}) by "
+        f"`deeplfm reproduce all --show --document {page.name}`; do not edit it by hand.",
         "",
     ]
 
 
 def _surroundings(records: Sequence[dict[str, Any]]) -> list[str]:
-    """Versions of everything, and of how many states of the source the records are."""
+    """Versions of the packages, and the number of versions of the source."""
     sources: dict[str, set[str]] = {}
     for record in records:
-        told = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-        sources.setdefault(told, set()).add(record.get("source") or "not recorded")
+        packages = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+        sources.setdefault(packages, set()).add(record.get("source") or "not recorded")
     return [
-        f"Computed with {told}; source {next(iter(names))}."
+        f"Computed with {packages}; source {next(iter(names))}."
         if len(names) == 1
-        else f"Computed with {told}; {len(names)} states of the source, which each record tells."
-        for told, names in sources.items()
+        else f"Computed with {packages}; {len(names)} versions of the source, named in each record."
+        for packages, names in sources.items()
     ]
 
 

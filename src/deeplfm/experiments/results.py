@@ -1,4 +1,4 @@
-"""What an experiment leaves in its folder: tables, figures, and all of it as JSON."""
+"""Results of an experiment in its folder: tables, figures, and all records as JSON."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from deeplfm.experiments.catalogue import TASKS, Setup
 from deeplfm.experiments.figures import figures
 from deeplfm.experiments.outcome import Outcome
-from deeplfm.experiments.runner import TASKS, plan, records, seeds_in
+from deeplfm.experiments.runner import plan, records, seeds_in
 from deeplfm.experiments.scores import plain, write_document
-from deeplfm.experiments.setup import Setup
 from deeplfm.experiments.tables import latex, markdown
 from deeplfm.experiments.tasks import Task
 from deeplfm.io.files import versions, write_whole
@@ -20,13 +20,13 @@ from deeplfm.io.files import versions, write_whole
 def gathered(
     setup: Setup, folder: Path, n_seeds: int = 0, asked: Collection[str] = ()
 ) -> tuple[Outcome, list[Task]]:
-    """All that a folder knows of an experiment, whichever commands put it there, and its tasks.
+    """All records of an experiment in a folder, of any earlier command, and its tasks.
 
     Args:
-        setup: how it was run.
+        setup: of the experiment.
         folder: of the experiment.
-        n_seeds: show so many at least.
-        asked: labels of models that are shown even where there is nothing to show.
+        n_seeds: least number of seeds in the table.
+        asked: labels of models that are listed even without a record.
     """
     experiment = setup.declared()
     n_seeds = max(n_seeds, seeds_in(folder))
@@ -39,13 +39,7 @@ def gathered(
 
 
 def publish(outcome: Outcome, tasks: Sequence[Task], folder: Path) -> list[Path]:
-    """Write ``results.json``, ``table.md``, ``table.tex`` and a figure for each case that has one.
-
-    Args:
-        outcome: what is known.
-        tasks: all tasks of the experiment.
-        folder: of the experiment.
-    """
+    """Write ``results.json``, ``table.md``, ``table.tex`` and the figures; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     write_document(folder / "results.json", plain(outcome.content() | {"versions": versions()}))
     paths = [folder / "results.json"]

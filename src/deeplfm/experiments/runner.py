@@ -1,7 +1,7 @@
-"""Runs the tasks of an experiment, several at a time, and goes on where it was stopped.
+"""Runs the tasks of an experiment in parallel, and resumes a run that was stopped.
 
-Every finished task is a file, so that whatever ends the process costs only the tasks under way. Each
-process computes with one thread: as many processes as cores, and no core has two.
+Every finished task is a file, so that only the tasks under way are lost when the process ends. Each
+process computes with one thread.
 """
 
 from __future__ import annotations
@@ -38,14 +38,7 @@ def plan(
     is_quick: bool = False,
     budget: float | None = None,
 ) -> list[Task]:
-    """All tasks, seed by seed, so that there is a whole table as soon as the first seed is done.
-
-    Args:
-        experiment: what to do.
-        n_seeds: 0, 1, ... up to this number; by default the experiment's own.
-        is_quick: train so little that it is only a look.
-        budget: seconds for each fit, where the model takes a limit.
-    """
+    """All tasks, seed by seed, so that the table is complete as soon as the first seed is done."""
     return [
         Task(case, entry, seed, is_quick, budget, seed == 0 and entry.label in experiment.drawn)
         for seed in range(experiment.n_seeds if n_seeds is None else n_seeds)
@@ -62,15 +55,15 @@ def run(
     report: Report | None = None,
     fresh: bool = False,
 ) -> None:
-    """Do what is not done yet.
+    """Run the tasks that are not done yet.
 
     Args:
-        tasks: as :func:`plan` makes them.
+        tasks: of :func:`plan`.
         folder: of the results.
         n_jobs: processes; by default one for each core.
-        retry: do again what failed.
-        report: told of each finished task: its record, how many are done, and of how many.
-        fresh: do again what was computed with other code.
+        retry: run failed tasks again.
+        report: called after each task with its record, the number of tasks done, and of all tasks.
+        fresh: run tasks again that another version of the code computed.
     """
     place = folder / TASKS
     place.mkdir(parents=True, exist_ok=True)
@@ -82,7 +75,7 @@ def run(
 
     left = [task for task in tasks if is_left(task)]
     for case in {task.case.name: task.case for task in left}.values():
-        case.load(0)  # data that cannot be had are told of before anything is computed
+        case.load(0)  # an error of the data comes before anything is computed
     n_done = len(tasks) - len(left)
     n_jobs = min(n_jobs or cpu_count(), max(1, len(left)))
     for record in _finished(left, place, n_jobs, is_left):
@@ -92,13 +85,13 @@ def run(
 
 
 def records(tasks: list[Task], folder: Path) -> list[Record]:
-    """What is known of these tasks by now."""
+    """Records of those tasks that have one."""
     found = (kept(task, folder / TASKS) for task in tasks)
     return [record for record in found if record is not None]
 
 
 def seeds_in(folder: Path) -> int:
-    """How many seeds a folder of results has got to: one more than its highest."""
+    """Number of seeds in a folder of results: one more than the highest."""
     names = (path.stem.rpartition("--seed-")[2] for path in (folder / TASKS).glob("*.json"))
     return 1 + max((int(seed) for seed in names if seed.isdigit()), default=-1)
 
@@ -123,7 +116,7 @@ def _finished(
                 del left[record.pop("name")]
                 yield record
         except BrokenProcessPool:
-            # One of those under way took the whole pool with it. Each of them gets a pool of its own.
+            # One of the tasks under way ended the whole pool. Each of them gets a pool of its own.
             suspects = [task for name, task in left.items() if _marker(task, place).exists()]
             for task in suspects or list(left.values()):
                 _marker(task, place).unlink(missing_ok=True)
@@ -154,7 +147,7 @@ def _named(task: Task, place: Path, parent: int) -> Record:
 
 
 def _watched(task: Task, place: Path, parent: int) -> Record:
-    """Run a task in this process, with one thread and a mark that it is under way."""
+    """Run a task in this process, with one thread, and a marker file while it runs."""
     from threadpoolctl import threadpool_limits
 
     if os.getpid() != parent:
@@ -187,7 +180,7 @@ def _one_torch_thread() -> Iterator[None]:
 
 @contextmanager
 def _whole_interrupts() -> Iterator[None]:
-    """Let Ctrl-C end the fit at once: half a fit, which an estimator would keep, is no result."""
+    """Let Ctrl-C end the fit at once; an estimator would stop early and keep an unfinished fit."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -206,7 +199,7 @@ _watching: set[int] = set()
 
 
 def _end_with(parent: int) -> None:
-    """End this process soon after its parent, which may be killed in a way that it cannot tell of."""
+    """End this process soon after its parent, which may be killed without a signal to its children."""
     if parent in _watching or os.getppid() != parent:
         return
     _watching.add(parent)

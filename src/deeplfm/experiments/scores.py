@@ -1,4 +1,4 @@
-"""Scores of fitted models, and the one JSON shape in which every command writes them."""
+"""Scores of fitted models, and their JSON format."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class ScoreRow:
     """Scores of one output of one model on one part of the data.
 
     Attributes:
-        model: what the table calls it.
-        split: which rows, such as "extrapolation".
+        model: label in the table.
+        split: name of the rows, such as "extrapolation".
         output: name of the output.
         seed: of data and model.
         nmse: mean squared error over the variance of the targets.
@@ -59,10 +59,9 @@ def score(
 
     Args:
         posterior: prediction of the same rows as the targets, in the same units.
-        target: observations; those that are NaN are left out, so that one prediction of all rows
-            serves every split.
-        model: what to call the model.
-        split: what to call the rows.
+        target: observations; NaN is left out, so that one prediction of all rows serves every split.
+        model: label of the model.
+        split: name of the rows.
         seed: of data and model.
         seconds: time to fit.
         outputs: names of the outputs; by default "0", "1", ...
@@ -93,30 +92,25 @@ def score(
 def write_json(
     path: str | os.PathLike[str], rows: Sequence[ScoreRow], settings: Mapping[str, Any]
 ) -> None:
-    """Write rows, versions and settings; whoever reads the file sees all of it or none.
+    """Write rows, versions and settings to a file, in one atomic step.
 
     Args:
         path: file to write; its folder must exist.
         rows: scores; one that is not a finite number is written as null.
-        settings: what else decided the scores.
+        settings: other settings that decided the scores.
     """
     content = {"rows": [plain(asdict(row)) for row in rows], "versions": versions()}
     write_document(path, content | {"settings": dict(settings)})
 
 
 def write_document(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
-    """Write a file of JSON, whole or not at all.
-
-    Args:
-        path: file to write; its folder must exist.
-        content: what JSON knows; see :func:`plain`.
-    """
+    """Write a JSON file in one atomic step; for values that JSON lacks see :func:`plain`."""
     text = json.dumps(content, indent=2, allow_nan=False) + "\n"
     write_whole(Path(path), lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON knows it: null for a number that is not finite."""
+    """A value that JSON has: null for a number that is not finite."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Which code results were computed with."""
+"""Digest of the source code that computed a result."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 import deeplfm
 
-# Data and settings of an experiment are in its records themselves; the others only tell of results.
+# Records have the data and settings of an experiment themselves; the others only present results.
 _ASIDE = ("cli", "plots", "report", "experiments")
 
 
 @cache
 def source_digest() -> str:
-    """Twelve letters that change with the code of the models, as this process first found it."""
+    """Twelve letters that change with the code of the models, read once in each process."""
     root = Path(deeplfm.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*")):

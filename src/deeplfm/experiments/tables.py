@@ -1,4 +1,4 @@
-"""Tables of results beside the paper's, for people (Markdown, LaTeX)."""
+"""Tables of results beside the published numbers, as Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from deeplfm.experiments.outcome import Outcome, Summary
 
 _NOTHING = "–"
-_SAME = 1e-5  # of a mean: nobody looks for such an error
+_SAME = 1e-5  # of the mean: a smaller error is rounding
 WORDS = (
     "Cells: median over the seeds (mean ± standard error), or one number where all seeds agree; paper: "
     "published mean (standard error). Lower is better; NMSE 1 is the error of predicting the mean of "
@@ -18,8 +18,8 @@ WORDS = (
 )
 MODELS = (
     "The ensemble weighs several models, most of them without a hidden layer, by held-out rows. DLFM is "
-    "one model with hidden layers, and features of the inputs beside them. Rows marked (paper) are "
-    "trained as the paper's text says; DGP-EQ and DGP-ARC without the mark are trained as DLFM is."
+    "one model with hidden layers, and features of the inputs beside them. Rows marked (paper) "
+    "follow the paper's text; DGP-EQ and DGP-ARC without the mark are trained as DLFM is."
 )
 
 
@@ -32,7 +32,7 @@ class Cell:
 
 
 def grid(outcome: Outcome) -> tuple[list[str], list[list[Cell]]]:
-    """Headings, and a row for each model: its scores, the paper's beside them, seeds and time."""
+    """Headings, and a row for each model: scores, published numbers, seeds and time."""
     experiment = outcome.experiment
     headings = ["model"]
     for column in experiment.columns:
@@ -44,7 +44,7 @@ def grid(outcome: Outcome) -> tuple[list[str], list[list[Cell]]]:
         for row, entry, cell in zip(rows, experiment.models, cells, strict=True):
             is_best = cell is not None and cell.median == best
             published = experiment.published(entry, column)
-            row.append(Cell(told(cell, column.decimals), is_best))
+            row.append(Cell(cell_text(cell, column.decimals), is_best))
             row.append(Cell(published.text if published else _NOTHING))
     for row, entry in zip(rows, experiment.models, strict=True):
         seconds = outcome.seconds(entry)
@@ -60,7 +60,7 @@ def markdown(outcome: Outcome) -> str:
 
 
 def markdown_heading(outcome: Outcome) -> list[str]:
-    """What it is, and what a reader must know first."""
+    """Title and remarks above the table."""
     lines = [f"## {outcome.experiment.title} ({outcome.experiment.source})", ""]
     return lines + [line for remark in outcome.remarks() for line in (f"**{remark}**", "")]
 
@@ -76,11 +76,9 @@ def markdown_table(outcome: Outcome) -> list[str]:
 
 
 def markdown_remarks(outcome: Outcome) -> list[str]:
-    """What stands below the table: notes, and what it does not have."""
-    notes, troubles = (
-        [*outcome.experiment.notes, *outcome.made_of(), *outcome.mixture()],
-        outcome.troubles(),
-    )
+    """Notes below the table, and models without numbers."""
+    notes = [*outcome.experiment.notes, *outcome.made_of(), *outcome.mixture()]
+    troubles = outcome.troubles()
     lines = ["", *_items(notes)] if notes else []
     return lines + (["", "Without numbers:", "", *_items(troubles)] if troubles else [])
 
@@ -113,8 +111,8 @@ def latex(outcome: Outcome) -> str:
     return "\n".join(lines) + "\n"
 
 
-def told(summary: Summary | None, decimals: int) -> str:
-    """A cell: median, and mean ± standard error where there are several seeds that differ."""
+def cell_text(summary: Summary | None, decimals: int) -> str:
+    """A cell: median, and mean ± standard error where the seeds differ."""
     if summary is None:
         return _NOTHING
     median = number(summary.median, decimals)
@@ -124,7 +122,7 @@ def told(summary: Summary | None, decimals: int) -> str:
 
 
 def number(value: float, decimals: int) -> str:
-    """A score with so many decimals, or more where there would be fewer than two digits left."""
+    """A score with this number of decimals, or more to keep two digits."""
     if abs(value) >= 1000:
         return f"{value:.3g}"
     if 0 < abs(value) < 1e-4:

@@ -1,4 +1,4 @@
-"""One task: one model on one case with one seed, and the file that keeps what came of it."""
+"""A task: one model on one case with one seed, and the record of its result."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _SAME_DECIMALS = 8
 
 @dataclass(frozen=True)
 class Task:
-    """What to do.
+    """One model on one case.
 
     Attributes:
         case: the data.
         entry: the model.
         seed: of both.
-        is_quick: train so little that it is only a look.
+        is_quick: few training steps, to see that everything runs.
         budget: seconds for the fit, or for each candidate of an ensemble, where there is a limit.
-        is_drawn: keep what a figure needs: the prediction of a whole series, or how the scores of a
-            table's validation rows changed in training.
+        is_drawn: keep the data of a figure: the prediction of a whole series, or the scores of a
+            table's validation rows during training.
     """
 
     case: Case
@@ -55,7 +55,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """Its files are called so."""
+        """Name of its files."""
         return task_name(self.case.name, self.entry.label, self.seed)
 
     def build(self) -> Any:
@@ -63,7 +63,7 @@ class Task:
         return self.entry.build(seed=self.seed, is_quick=self.is_quick, budget=self.budget)
 
     def identity(self) -> Record:
-        """What must be the same for an old result to stand for a new one."""
+        """Data and settings; a record with the same ones is not computed again."""
         identity = {
             "case": self.case.name,
             "model": self.entry.label,
@@ -75,13 +75,13 @@ class Task:
         try:
             model = self.build()
             settings = {"class": type(model).__name__, **model.get_params()}
-            settings.pop("time_limit", None)  # whatever limit a model makes of the budget
-        except Exception:  # what is wrong with it is told when it runs
+            settings.pop("time_limit", None)  # follows from the budget
+        except Exception:  # the error is in the record when it runs
             settings = {}
         return identity | {"settings": plain(settings)}
 
     def has(self, record: Record) -> bool:
-        """Whether a record is of this very task; settings it does not know were at their defaults."""
+        """Whether a record is of this very task; settings it lacks were at their defaults."""
         identity = self.identity()
         known = {key: record.get(key) for key in identity}
         if identity["settings"] and known["settings"]:
@@ -100,7 +100,7 @@ class Task:
 
 
 def task_name(case: str, model: str, seed: int) -> str:
-    """What the files of a task are called.
+    """Name of the files of a task.
 
     >>> task_name("A: full data fit", "DLFM (Q=1)", 0)
     'a-full-data-fit--dlfm-q=1--seed-0'
@@ -109,12 +109,7 @@ def task_name(case: str, model: str, seed: int) -> str:
 
 
 def run_task(task: Task, folder: Path) -> Record:
-    """Fit, predict, score, and write the record; an error of the model is part of it.
-
-    Args:
-        task: what to do.
-        folder: where the record goes, as ``<name>.json``.
-    """
+    """Fit, predict, score, and write the record, or the error of the model, to ``<name>.json``."""
     source_digest()  # of the code as it is before the fit
     record = task.identity() | {"status": DONE, "reason": None, "rows": [], "seconds": {}}
     record["threads"] = torch.get_num_threads()
@@ -132,7 +127,7 @@ def run_task(task: Task, folder: Path) -> Record:
 
 
 def keep(record: Record, task: Task, folder: Path) -> Record:
-    """Write a record, whole; the task has then been done."""
+    """Write a record; the task is then done."""
     finished = datetime.now(UTC).isoformat(timespec="seconds")
     made_with = {"versions": versions(), "source": source_digest(), "finished": finished}
     whole = plain(record | made_with)
@@ -150,14 +145,7 @@ def kept(task: Task, folder: Path) -> Record | None:
 
 
 def is_settled(task: Task, folder: Path, retry: bool = False, fresh: bool = False) -> bool:
-    """Whether there is nothing left to do.
-
-    Args:
-        task: what to do.
-        folder: of the records.
-        retry: do again what failed.
-        fresh: do again what was computed with other code.
-    """
+    """Whether there is nothing left to do; for ``retry`` and ``fresh`` see ``runner.run``."""
     record = kept(task, folder)
     if record is None or record["status"] == NOT_AVAILABLE:
         return False
@@ -170,13 +158,7 @@ def is_settled(task: Task, folder: Path, retry: bool = False, fresh: bool = Fals
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """Prediction of all rows of a series, by output in the last dimension.
-
-    Attributes:
-        mean: expected values.
-        low: lower ends of the intervals, by their coverage.
-        high: upper ends.
-    """
+    """Prediction of all rows of a series: means, and ends of the intervals by their coverage."""
 
     mean: np.ndarray
     low: dict[float, np.ndarray]
@@ -184,7 +166,7 @@ class Drawing:
 
 
 def drawing(task: Task, folder: Path) -> Drawing | None:
-    """The prediction that this very task has kept, if it has."""
+    """The prediction that this very task has stored, if it has."""
     try:
         with np.load(folder / f"{task.name}.npz", allow_pickle=False) as arrays:
             if arrays["stamp"] != task.stamp:
@@ -205,7 +187,7 @@ def _split(case: Case, seed: int) -> Split:
 
 @cache
 def _digest(case: Case, seed: int) -> str:
-    """Tells whether a result is of the same rows, whose last bits differ from machine to machine."""
+    """Digest of the rows, rounded because their last bits differ from machine to machine."""
     split = _split(case, seed)
     arrays = [split.x_train, split.y_train, *split.x_test.values(), *split.y_test.values()]
     rounded = ((np.round(array, _SAME_DECIMALS) + 0.0).tobytes() for array in arrays)  # no −0
@@ -228,7 +210,7 @@ def _results(task: Task, folder: Path) -> Record:
     rows = [row for part in posteriors for row in _scores(task, split, part, posteriors[part])]
     results: Record = {"rows": rows, "seconds": seconds}
     if (report := getattr(model, "fit_result_", None)) is not None:
-        results["weight"] = report.weight  # what it is made of
+        results["weight"] = report.weight
     if task.is_drawn and split.is_series:
         _draw(model.posterior(split.time[:, None]), task, folder)
     elif task.is_drawn:
@@ -237,7 +219,7 @@ def _results(task: Task, folder: Path) -> Record:
 
 
 def _of_first_seed(task: Task, model: Any, folder: Path) -> Record | None:
-    """What the first seed gave, where neither model nor data of another one differ."""
+    """The result of the first seed, where neither model nor data depend on the seed."""
     if task.seed == 0 or getattr(model, "is_random", True):
         return None
     record = kept(replace(task, seed=0), folder)

@@ -51,8 +51,10 @@ class FittedModel:
 
     @property
     def forecasting(self) -> list[int]:
-        """Members with weight beyond the data; the others are copies of them, calibrated for gaps."""
-        return self.average.weight.any(1).nonzero()[:, 0].tolist()
+        """Members for the time after the data; the others are copies of them, calibrated for gaps."""
+        weight, in_gaps = self.average.weight, self.average.weight_in_gaps
+        # A function of time is kept even without weight: it shows forces that an autoregression has not.
+        return (weight.any(1) | ~in_gaps.any(1)).nonzero()[:, 0].tolist()
 
     def heaviest(self) -> dict[int, list[int]]:
         """Members that are functions of time, each with the outputs where its weight is largest."""

@@ -21,8 +21,8 @@ from deeplfm.plots.spectra import (
     filters_figure,
     plot_filter,
     plot_spectrum,
+    power_spectrum,
     spectrum_figure,
-    wave_power,
 )
 from deeplfm.plots.timeaxis import TimeAxis
 from deeplfm.plots.toy import toy_figure
@@ -51,7 +51,7 @@ __all__ = [
     "plot_observations",
     "plot_pit",
     "plot_spectrum",
+    "power_spectrum",
     "spectrum_figure",
     "toy_figure",
-    "wave_power",
 ]

@@ -1,8 +1,8 @@
-"""Whether a model's uncertainty is honest, from the probability it gave to what then happened.
+"""Calibration: probability integral transforms, and observed coverage of intervals.
 
 The probability integral transform (PIT) of an observation is the predicted probability of a value at or
-below it. Where predictions are calibrated, these are uniform between 0 and 1. The bands are for
-independent observations: neighbouring rows of a series err together, and leave them more often.
+below it. Under calibration it is uniform between 0 and 1. The bands are for independent observations:
+errors of neighbouring rows of a series are correlated, and leave them more often.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ _BAND = tint(GREY, 0.35)
 def pit_band(n_values: int, n_bins: int, coverage: float = 0.95) -> tuple[float, float]:
     """Heights between which all bars of a calibrated model's PIT histogram stay.
 
-    The count of a bar is binomial; so that all bars stay inside with at least this probability, each
-    one alone does so with the share of the rest that falls to it (Bonferroni).
+    The count of a bar is binomial; each tail of each bar has an equal share of 1 − coverage (Bonferroni).
 
     Args:
         n_values: PIT values in the histogram.
@@ -59,8 +58,8 @@ def pit_band(n_values: int, n_bins: int, coverage: float = 0.95) -> tuple[float,
 def coverage_band(n_values: int, coverage: float = 0.95) -> float:
     """Distance from the diagonal that a calibrated model's whole coverage curve keeps.
 
-    Observed coverage against nominal is the distribution function of |2 PIT − 1|, which is uniform
-    under calibration: the distance is the quantile of Kolmogorov's and Smirnov's.
+    Observed coverage against nominal is the distribution function of |2 PIT − 1|, which is uniform under
+    calibration: the distance is a quantile of the Kolmogorov–Smirnov statistic.
 
     Args:
         n_values: PIT values behind the curve.
@@ -85,19 +84,14 @@ def plot_pit(
     pit = _known(pit)
     n_bins = n_bins or (5 if len(pit) < 100 else 10 if len(pit) < 1000 else 20)
     low, high = pit_band(len(pit), n_bins, coverage)
-    tidy(ax)
-    label = f"{100 * coverage:g} % of calibrated models"
-    ax.axhspan(low, high, color=_BAND, linewidth=0, label=label, zorder=1)
-    ax.hist(
-        pit,
-        bins=np.linspace(0, 1, n_bins + 1).tolist(),
-        density=True,
-        facecolor=(*tint(BLUE, 1.0), 0.25),
-        edgecolor=BLUE,
-        linewidth=1.2,
-        label="observed",
-        zorder=2,
-    )
+    tidy(ax).axhspan(low, high, color=_BAND, linewidth=0, label=_band_label(coverage), zorder=1)
+    bins = np.linspace(0, 1, n_bins + 1).tolist()
+    look: dict[str, Any] = {
+        "facecolor": (*tint(BLUE, 1.0), 0.25),
+        "edgecolor": BLUE,
+        "linewidth": 1.2,
+    }
+    ax.hist(pit, bins=bins, density=True, **look, label="observed", zorder=2)
     ax.axhline(1, color=DARK, linewidth=1.0, linestyle="--", label="calibrated", zorder=3)
     ax.set_xlim(0, 1)
     ax.set_ylim(0, max(2.0, 1.05 * ax.dataLim.y1))
@@ -118,16 +112,9 @@ def plot_coverage(ax: Axes, pit: Float64[ndarray, " N"], *, coverage: float = 0.
     nominal = np.linspace(0, 1, 201)
     observed = np.searchsorted(np.sort(np.abs(2 * pit - 1)), nominal, side="right") / len(pit)
     reach = coverage_band(len(pit), coverage)
-    tidy(ax)
-    ax.fill_between(
-        nominal,
-        np.clip(nominal - reach, 0, 1),
-        np.clip(nominal + reach, 0, 1),
-        color=_BAND,
-        linewidth=0,
-        label=f"{100 * coverage:g} % of calibrated models",
-        zorder=1,
-    )
+    low, high = (np.clip(nominal + sign * reach, 0, 1) for sign in (-1, 1))
+    band: dict[str, Any] = {"color": _BAND, "linewidth": 0, "label": _band_label(coverage)}
+    tidy(ax).fill_between(nominal, low, high, **band, zorder=1)
     ax.plot([0, 1], [0, 1], color=DARK, linewidth=1.0, linestyle="--", label="calibrated", zorder=2)
     ax.plot(nominal, observed, color=BLUE, linewidth=1.6, label="observed", zorder=3)
     ax.set(xlim=(0, 1), ylim=(0, 1))
@@ -143,7 +130,7 @@ def calibration_figure(
 
     Args:
         pit: values of each output by its name, such as the columns of ``Predictive.cdf``: a mapping or a
-            DataFrame; NaN are left out, and so are outputs that have nothing else.
+            DataFrame; NaN are left out, and so are outputs without any value.
         coverage: probability that a calibrated model stays inside the bands of a panel.
         title: of the whole figure.
     """
@@ -160,18 +147,16 @@ def calibration_figure(
         right.set_ylabel("observed coverage", fontsize=NORMAL)
         entitle(left, name, n_wide=2)
         share = float(np.mean(np.abs(2 * _known(values) - 1) <= 0.95))
-        right.text(
-            0.97,
-            0.05,
-            f"95 % interval\nholds {100 * share:.1f} %",
-            transform=right.transAxes,
-            horizontalalignment="right",
-            fontsize=SMALL,
-            color=DARK,
-        )
+        text = f"95 % interval\nholds {100 * share:.1f} %"
+        where: dict[str, Any] = {"transform": right.transAxes, "horizontalalignment": "right"}
+        right.text(0.97, 0.05, text, **where, fontsize=SMALL, color=DARK)
     for number, ax in enumerate(lowest(axes)):
         ax.set_xlabel("nominal coverage" if number % 2 else "PIT", fontsize=NORMAL)
     return finished(figure, title)
+
+
+def _band_label(coverage: float) -> str:
+    return f"{100 * coverage:g} % of calibrated models"
 
 
 def _known(pit: Float64[ndarray, " N"]) -> Float64[ndarray, " n"]:

@@ -1,6 +1,8 @@
-"""Very many points in a figure of a thousand columns: what can be seen of them, and no more."""
+"""Series of very many rows, reduced to what a figure can show."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -20,8 +22,8 @@ Thinned = Float64[ndarray, " b"]
 def envelope(position: Vector, low: Vector, high: Vector) -> tuple[Thinned, Thinned, Thinned]:
     """Least of ``low`` and most of ``high`` in narrow bins of the horizontal axis.
 
-    Few rows come back as they are. What is drawn looks the same either way, but takes the time and
-    the file size of a few thousand rows, not of all.
+    Few rows are returned unchanged. The figure looks the same either way, but takes the time and the
+    file size of a few thousand rows.
 
     Args:
         position: of each row, increasing.
@@ -35,7 +37,7 @@ def envelope(position: Vector, low: Vector, high: Vector) -> tuple[Thinned, Thin
 
 
 def outline(position: Vector, value: Vector) -> tuple[Thinned, Thinned]:
-    """A line that looks like the one through all rows: down and up in every bin that holds many."""
+    """A line that looks like the one through all rows: the least and the most of every bin."""
     if len(position) <= MOST_ROWS:
         return position, value
     position, low, high = envelope(position, value, value)
@@ -43,11 +45,11 @@ def outline(position: Vector, value: Vector) -> tuple[Thinned, Thinned]:
 
 
 def gaps_of(time: Vector, value: Vector) -> list[tuple[float, float]]:
-    """Stretches without a known value that are much longer than the usual step, in order.
+    """Intervals without a known value that are much longer than the usual step, in order.
 
-    Much longer is four times what nine of ten steps between known values do not exceed, so
-    that values which are missing here and there, or times drawn at random, make no gaps. The first
-    and the last row count as ends even if their values are missing.
+    Much longer is four times the 90 % quantile of the steps between known values: single missing values,
+    or times drawn at random, make no gaps. The first and the last row are ends even if their values are
+    missing.
 
     Args:
         time: of each row, increasing.
@@ -81,30 +83,17 @@ def plot_observations(
     gaps = gaps_of(position, value)
     known = np.isfinite(value)
     position, value = position[known], value[known]
+    look: dict[str, Any] = {"color": marks.color, "label": marks.label, "zorder": zorder}
     if len(position) <= MOST_POINTS:
-        ax.plot(
-            position,
-            value,
-            linestyle="",
-            marker=marks.marker,
-            markersize=marks.size * (1 if len(position) < 400 else 0.7),
-            markeredgewidth=0.8 if marks.marker in "x+" else 0,
-            color=marks.color,
-            label=marks.label,
-            zorder=zorder,
-        )
+        size = marks.size * (1 if len(position) < 400 else 0.7)
+        edge = 0.8 if marks.marker in "x+" else 0
+        look |= {"marker": marks.marker, "markersize": size, "markeredgewidth": edge}
+        ax.plot(position, value, linestyle="", **look)
         return ax
     line, shape = outline(position, value)
     after = np.searchsorted(line, [end for _, end in gaps])
-    ax.plot(
-        np.insert(line, after, np.nan),
-        np.insert(shape, after, np.nan),
-        linewidth=0.7,
-        alpha=0.5,  # or it would hide the intervals
-        color=marks.color,
-        label=marks.label,
-        zorder=zorder,
-    )
+    line, shape = (np.insert(item, after, np.nan) for item in (line, shape))
+    ax.plot(line, shape, linewidth=0.7, alpha=0.5, **look)  # opaque it would hide the intervals
     return ax
 
 

@@ -16,39 +16,18 @@ from deeplfm.predictive.mixture import Predictive
 
 COVERAGES = (0.5, 0.8, 0.95)
 
-Band = tuple[Float64[ndarray, " N"], Float64[ndarray, " N"]]
-
 
 @dataclass(frozen=True, eq=False)
 class Fan:
     """Prediction of one output.
 
     Attributes:
-        mean: what is expected of every row.
+        mean: expected value of every row.
         bands: low and high end of the central interval of every row, by its coverage.
     """
 
     mean: Float64[ndarray, " N"]
-    bands: Mapping[float, Band]
-
-    @classmethod
-    def of(
-        cls,
-        posterior: Predictive,
-        output: int = 0,
-        coverages: Sequence[float] = COVERAGES,
-        latent: bool = False,
-    ) -> Fan:
-        """Fan of one output of a prediction; ``fans_of`` is faster for all of them.
-
-        Args:
-            posterior: prediction, such as ``DeepLFMRegressor.posterior`` returns.
-            output: its number.
-            coverages: of the intervals, each strictly between 0 and 1.
-            latent: whether to leave out the noise of the observations.
-        """
-        names = [str(number) for number in range(posterior.mean.shape[-1])]
-        return fans_of(posterior, names, coverages, latent)[names[output]]
+    bands: Mapping[float, tuple[Float64[ndarray, " N"], Float64[ndarray, " N"]]]
 
     def rows(self, which: Bool[ndarray, " N"]) -> Fan:
         """The same for some rows."""
@@ -65,7 +44,7 @@ def fans_of(
     """Fans of all outputs of a prediction, by name.
 
     Args:
-        posterior: prediction.
+        posterior: prediction, such as ``DeepLFMRegressor.posterior`` returns.
         names: of its outputs, in order.
         coverages: of the intervals, each strictly between 0 and 1.
         latent: whether to leave out the noise of the observations.
@@ -76,10 +55,9 @@ def fans_of(
             f"names: {len(names)} found, but the prediction has {mean.shape[-1]} outputs. "
             "Give one name for each."
         )
-    tails = [(1 - coverage) / 2 for coverage in coverages]
-    levels = [*tails, *(1 - tail for tail in tails)]
+    levels = [(1 + sign * coverage) / 2 for sign in (-1, 1) for coverage in coverages]
     ends = posterior.quantile(levels, latent).numpy(force=True)  # levels N D
-    low, high = ends[: len(tails)], ends[len(tails) :]
+    low, high = ends[: len(coverages)], ends[len(coverages) :]
     return {
         name: Fan(
             mean[:, d],
@@ -112,7 +90,7 @@ def plot_fan(
             zorder=1 + 0.1 * rank,
         )
     line, width = outline(position, fan.mean), 1.5 if len(position) <= MOST_ROWS else 0.8
-    ax.plot(*line, color="white", linewidth=width + 1, alpha=0.7, zorder=4)  # lifts it off points
+    ax.plot(*line, color="white", linewidth=width + 1, alpha=0.7, zorder=4)  # sets it off points
     marker = "o" if is_single else ""
     ax.plot(*line, color=BLUE, linewidth=width, marker=marker, label=label, zorder=5)
     return ax

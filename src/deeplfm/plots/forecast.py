@@ -1,4 +1,4 @@
-"""Forecasts: fans over time, with what was seen, what was not, and where nothing was."""
+"""Forecasts: fans over time, with training data, held-out data and gaps."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def plot_forecast(
         ax: where to draw.
         time: of each predicted row, increasing: numbers, timestamps or durations.
         fan: prediction of those rows.
-        training: values the model has seen, indexed by time; NaN where missing. Its gaps are hatched
-            and its last row is marked.
-        later: values it has not seen, indexed by time, by the name that the legend gives them.
+        training: values that the model was fitted to, indexed by time; NaN where missing. Gaps are
+            hatched and the last row is marked.
+        later: other values, indexed by time, by their name in the legend.
         since: first time to show; everything if ``None``.
         axis: of all panels together; found from the times of this one if ``None``.
         time_label: of the horizontal axis.
@@ -108,7 +108,6 @@ def forecast_figure(
     *,
     later_label: str = HELD_OUT,
     time_label: str = "time",
-    units: Mapping[str, str] | None = None,
     since: Any = None,
     title: str | None = None,
 ) -> Figure:
@@ -118,13 +117,12 @@ def forecast_figure(
 
     Args:
         time: of each predicted row, increasing: numbers, timestamps (any zone) or durations.
-        predictions: fan of each output by its name; see ``fans_of`` and ``Fan.of``.
-        training: values the model has seen, indexed by time in order, with a column for each output;
-            NaN where missing. Other columns are left out, and outputs without a column have no points.
-        later: values it has not seen, likewise.
-        later_label: what the legend calls these.
+        predictions: fan of each output by its name; see ``fans_of``.
+        training: values that the model was fitted to, indexed by time in order, with a column for each
+            output; NaN where missing. Other columns are left out; outputs without one have no points.
+        later: other values, likewise.
+        later_label: their name in the legend.
         time_label: of the horizontal axis; zone or unit are added to it.
-        units: of the outputs that have one, by name.
         since: first time to show, to look at the end of a long series; everything if ``None``.
         title: of the whole figure.
 
@@ -132,7 +130,7 @@ def forecast_figure(
         >>> import numpy as np
         >>> time = np.linspace(0, 1, 5)
         >>> fan = Fan(time**2, {0.95: (time**2 - 1, time**2 + 1)})
-        >>> len(forecast_figure(time, {"pressure": fan}, units={"pressure": "mmHg"}).axes)
+        >>> len(forecast_figure(time, {"pressure": fan}).axes)
         1
     """
     frames = [frame for frame in (training, later) if frame is not None]
@@ -149,7 +147,7 @@ def forecast_figure(
             since=since,
             axis=axis,
         )
-        entitle(ax, name, unit=(units or {}).get(name))
+        entitle(ax, name)
     _limit_x(axes)
     for ax in lowest(axes):
         axis.dress(ax, time_label)
@@ -165,7 +163,7 @@ def _observed(axis: TimeAxis, series: pd.Series, first: float) -> Points:
 
 
 def _limit_x(axes: Sequence[Axes]) -> None:
-    """Show all that is drawn in any panel, with a margin, or points on the edge would be cut."""
+    """Show all that is drawn in any panel, with a margin: points on the edge would be cut."""
     start, end = min(ax.dataLim.x0 for ax in axes), max(ax.dataLim.x1 for ax in axes)
     if np.isfinite([start, end]).all():
         margin = 0.015 * (end - start) or 0.5
@@ -174,14 +172,8 @@ def _limit_x(axes: Sequence[Axes]) -> None:
 
 
 def _mark_gaps(ax: Axes, position: Float64[ndarray, " n"], value: Float64[ndarray, " n"]) -> None:
-    for number, (start, end) in enumerate(gaps_of(position, value)):
-        ax.axvspan(
-            start,
-            end,
-            facecolor="none",
-            edgecolor="#b0b0b0",
-            hatch="////",
-            linewidth=0,
-            label="_" if number else "gap in the training data",
-            zorder=1.9,
-        )
+    hatching: dict[str, Any] = {"facecolor": "none", "edgecolor": "#b0b0b0", "hatch": "////"}
+    label = "gap in the training data"
+    for start, end in gaps_of(position, value):
+        ax.axvspan(start, end, **hatching, linewidth=0, label=label, zorder=1.9)
+        label = "_"

@@ -1,4 +1,4 @@
-"""The common look of all figures: colours, line styles, grids of panels, one legend per figure."""
+"""The common style of all figures: colours, lines, grids of panels, one legend per figure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from deeplfm.errors import InputError
 
 T = TypeVar("T")
 
-# Okabe and Ito's colours, without the yellow that white paper swallows.
+# Colours of Okabe and Ito, without yellow, which is hard to see on white.
 BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
 GREY, DARK = "#808080", "#444444"
@@ -48,12 +48,12 @@ class Marks:
 
 
 def line_style(index: int) -> dict[str, Any]:
-    """Colour and dashes of the line of this number; both change, so that grey paper does as well."""
+    """Colour and dashes of the line of this number; both change, for prints in grey."""
     return {"color": COLOURS[index % len(COLOURS)], "linestyle": DASHES[index % len(DASHES)]}
 
 
 def tint(color: str, strength: float) -> tuple[float, float, float]:
-    """A colour mixed with white; opaque, so that a legend shows what the axes show."""
+    """A colour mixed with white: opaque, so that legend and axes show the same."""
     red, green, blue = (1 - strength * (1 - part) for part in to_rgb(color))
     return red, green, blue
 
@@ -96,14 +96,14 @@ def panels(
 
 
 def lowest(axes: Sequence[Axes]) -> list[Axes]:
-    """Panels with no other below them; these carry the label of the horizontal axis."""
+    """Panels with no other below them: these have the label of the horizontal axis."""
     specs = [ax.get_subplotspec() for ax in axes]
     last = {spec.colspan.start: ax for ax, spec in zip(axes, specs, strict=True) if spec}
     return list(last.values())
 
 
 def inches(ax: Axes) -> tuple[float, float]:
-    """About the width and height of a panel, before labels take their part."""
+    """About the width and height of a panel, labels included."""
     return ax.bbox.width / ax.figure.dpi, ax.bbox.height / ax.figure.dpi
 
 
@@ -157,7 +157,7 @@ def shortened(text: str, length: int) -> str:
 
 
 def escaped(text: str) -> str:
-    """A user's text as it is: matplotlib would read formulas between two dollar signs."""
+    """A text without formulas: matplotlib reads them between two dollar signs."""
     return text.replace("$", r"\$")
 
 
@@ -190,7 +190,7 @@ def finished(figure: Figure, title: str | None = None) -> Figure:
 
 
 def grouped(items: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
-    """Items that belong together, in the order in which they first come."""
+    """Items by key, in the order of first appearance."""
     groups: dict[str, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -198,13 +198,13 @@ def grouped(items: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
 
 
 def layer_and_part(label: str) -> tuple[str, str]:
-    """The two halves of "layer 1, unit 2": which layer, and which part of it."""
+    """The two parts of a label such as "layer 1, unit 2"."""
     layer, _, part = label.partition(", ")
     return layer, part or "whole layer"
 
 
 def column(frame: pd.DataFrame | None, name: str) -> pd.Series | None:
-    """A column of numbers, if there is a table and it has it; NaN where missing."""
+    """A column as numbers, if there is one; NaN where missing."""
     if frame is None or name not in frame:
         return None
     return pd.to_numeric(frame[name]).astype("float64")
@@ -219,8 +219,8 @@ def limit_y(
 
     Args:
         ax: where all is drawn already.
-        values: what must be seen; NaN are left out.
-        line: what should be seen too, unless it is further from them than they are from each other.
+        values: to be shown; NaN are left out.
+        line: to be shown too, where it is not further from them than they are from each other.
     """
     known = np.concatenate([np.ravel(part) for part in values] or [np.zeros(0)])
     known = known[np.isfinite(known)]
@@ -239,6 +239,6 @@ def limit_y(
 
 
 def _extent(values: Float64[ndarray, " N"]) -> tuple[float, float, float]:
-    """The least and the most of some values, and what is between them."""
+    """The least and the most of some values, and their distance."""
     least, most = float(values.min()), float(values.max())
     return least, most, most - least or max(1e-3, 0.1 * abs(most))

@@ -1,4 +1,4 @@
-"""Times of a user on an axis: numbers, timestamps in their zone, durations in a fitting unit."""
+"""Times on an axis: numbers, timestamps in their zone, durations in a suitable unit."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,8 @@ from deeplfm.report.prediction import (
     predict,
 )
 from deeplfm.report.record import Record, read_record
-from deeplfm.selection.split import split
+from deeplfm.selection.result import Selection
+from deeplfm.selection.split import hold_out
 from deeplfm.training import Rows
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Content:
     training: pd.DataFrame
     record: Record
     fitted: FittedRows
-    selection: Any
+    selection: Selection
     spectra: list[Spectrum]
     peaks: dict[str, list[Peak]]
     model_unit: float
@@ -179,7 +180,7 @@ def fitted_rows(forecaster: DeepLFMForecaster, clock: Clock) -> FittedRows:
     # rows added by update() are beyond 1 and were not used in the fit
     used = numbers[(scaled > -1e-9) & (scaled < 1 + 1e-9)]
     rows = Rows(torch.as_tensor(used)[:, None], torch.zeros(len(used), 1))
-    inner, _ = split(rows, is_series=True, seed=0)
+    inner, _ = hold_out(rows, is_series=True, seed=0)
     inner_end = float(inner.everything().x.max()) if len(inner) else float(used[0])
     return FittedRows(len(used), float(used[0]), float(used[-1]), float(used[-1]) - inner_end)
 

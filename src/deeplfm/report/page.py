@@ -18,6 +18,7 @@ import deeplfm
 from deeplfm.errors import InputError
 from deeplfm.estimators.observations import Name
 from deeplfm.estimators.roles import SUFFIXES
+from deeplfm.inspection.kind import kind_of
 from deeplfm.io.files import versions, write_whole
 from deeplfm.report import tables
 from deeplfm.report.cautions import cautions, looks_clinical
@@ -183,7 +184,8 @@ def _fit_summary(content: Content, forecaster: DeepLFMForecaster) -> str:
         if is_cut
         else f"Training on all rows took {seconds} s, after the selection of the candidates."
     )
-    return f"The model is {kind_of(forecaster)}: {names}. {training} Seed: {forecaster.random_state}."
+    kind = kind_of(forecaster.regressor_.model_, content.selection)
+    return f"The model is {kind}: {names}. {training} Seed: {forecaster.random_state}."
 
 
 def _notes(
@@ -217,6 +219,9 @@ def _buttons(panels: Panels, has_more: bool) -> list[dict[str, Any]]:
     window = panels.window
     buttons = [{"label": "All data", "range": json.dumps(window.range(window.whole))}]
     if has_more:
-        end = {"label": "End of the data and forecast", "range": json.dumps(window.range(window.first))}
+        end = {
+            "label": "End of the data and forecast",
+            "range": json.dumps(window.range(window.first)),
+        }
         buttons.insert(0, end)
     return buttons

@@ -16,6 +16,7 @@ from deeplfm.report.content import Evaluation, Peak
 from deeplfm.report.prediction import LEVELS
 from deeplfm.report.record import Record
 from deeplfm.report.wording import aligned, amount, count, percent
+from deeplfm.selection.result import Selection
 
 _SCORE_NAMES = {
     "rows": "rows",
@@ -87,7 +88,7 @@ def coverage_table(evaluation: Evaluation, targets: list[str]) -> Table:
     )
 
 
-def selection_table(selection: Any, targets: list[str]) -> Table | None:
+def selection_table(selection: Selection, targets: list[str]) -> Table | None:
     """Held-out score and weight of each candidate."""
     if not selection.held_out_mnll:
         return None

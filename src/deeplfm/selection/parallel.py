@@ -1,4 +1,4 @@
-"""One thing tried on several items: here, one after the other, or in processes of their own."""
+"""A function called with several items, in processes and within a time limit; failures are kept."""
 
 from __future__ import annotations
 
@@ -28,20 +28,28 @@ Result = TypeVar("Result")
 FAILURES = (TrainingDivergedError, torch.linalg.LinAlgError)
 
 
-def attempts(
+class Attempt(NamedTuple):
+    """One item, what a function returned for it or why it failed, and how long that took."""
+
+    item: Any
+    result: Any
+    seconds: float
+
+
+def attempt_all(
     function: Callable[[Item], Result],
     items: Sequence[Item],
     n_jobs: int = 1,
     is_optional: bool = False,
     label: str = "",
     progress: bool | None = None,
-) -> list[tuple[Item, Result | Exception]]:
-    """Items in their order, each with what a function made of it, or why it could not.
+) -> list[Attempt]:
+    """Call a function with each item: here, one after the other, or in processes of their own.
 
-    Processes share PyTorch's threads among them, and hear Ctrl-C from the terminal as this one does;
+    Processes share PyTorch's threads among them, and get Ctrl-C from the terminal as this one does;
     where only this one is told to stop, it waits for what is under way. An item that none of them has
-    finished, because the user interrupts or a process is ended from outside, is tried here. Of the time
-    that is left, each has an equal part, and what others leave of theirs.
+    finished, because the user interrupts or a process is ended from outside, is tried here. Each item
+    has an equal part of the time that is left, and what others leave of theirs.
 
     Args:
         function: to be called with each item, once; what it changes does not count.
@@ -50,34 +58,42 @@ def attempts(
         is_optional: leave out what has not begun when work is to end, once one item is done.
         label: for the bar that counts items while processes are at work.
         progress: show that bar.
+
+    Returns:
+        Items in their order.
     """
-    found: dict[int, Result | Exception] = {}
+    found: dict[int, Attempt] = {}
     n_jobs = min(n_jobs, len(items))
     if n_jobs > 1 and not stop_requested():
         with progress_bar(label, progress, unit="fits") as bar, suppress(BrokenProcessPool):
             bar.update(0, len(items), math.nan)
-            for i, result in _together(function, items, n_jobs):
-                found[i] = result
+            for i, attempt in _together(function, items, n_jobs):
+                found[i] = attempt
                 bar.update(len(found), len(items), math.nan)
     missing = [i for i in range(len(items)) if i not in found]
     for n_done, i in enumerate(missing):
-        is_enough = is_optional and any(not isinstance(x, Exception) for x in found.values())
+        is_enough = is_optional and any(
+            not isinstance(attempt.result, Exception) for attempt in found.values()
+        )
         if not (is_enough and stop_requested()):
             with within(time_left() / (len(missing) - n_done)):
                 found[i] = _attempt(function, items[i])
-    return [(items[i], found[i]) for i in sorted(found)]
+    return [found[i]._replace(item=items[i]) for i in sorted(found)]
 
 
-def _attempt(function: Callable[[Item], Result], item: Item) -> Result | Exception:
+def _attempt(function: Callable[[Item], Result], item: Item) -> Attempt:
+    began = time.monotonic()
+    result: Result | Exception
     try:
-        return function(item)
+        result = function(item)
     except (*FAILURES, UnsuitableError) as error:
-        return error
+        result = error
+    return Attempt(None, result, time.monotonic() - began)
 
 
 def _together(
     function: Callable[[Item], Result], items: Sequence[Item], n_jobs: int
-) -> Iterator[tuple[int, Result | Exception]]:
+) -> Iterator[tuple[int, Attempt]]:
     from joblib import Parallel, delayed, parallel_config
 
     n_threads, is_compiled = max(1, torch.get_num_threads() // n_jobs), are_compiled()
@@ -85,7 +101,7 @@ def _together(
     end = began + time_left()
 
     def calls() -> Iterator[Any]:
-        """Asked for by joblib's threads, which know of no limit."""
+        """Made in joblib's threads, where no time limit is set."""
         for i, item in enumerate(items):
             now, n_turns = time.monotonic(), math.ceil((len(items) - i) / n_jobs)
             if stop_requested() or now > end:
@@ -108,10 +124,10 @@ class _Span(NamedTuple):
 
 def _apart(
     i: int, function: Callable[[Item], Result], item: Item, is_compiled: bool, span: _Span
-) -> tuple[int, Result | Exception] | None:
+) -> tuple[int, Attempt] | None:
     """One attempt in a process of its own, whose time begins here; none once the user interrupted.
 
-    Of an interrupt this process may hear before the one that sends it work: it may be given more.
+    An interrupt may reach this process before the one that sends it work: it may be given more.
     """
     with (
         graceful_interrupts(since=span.began),

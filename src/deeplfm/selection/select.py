@@ -1,14 +1,16 @@
-r"""A race of recipes on held-out rows inside the training data.
+r"""Model selection: fit candidates without some rows, score, calibrate and weigh them, refit the best.
 
-The extrapolation of this model is its frequencies, and no single start wins everywhere. So every
-candidate is fitted without a part of the rows (the last part of a series, random rows of a table),
-calibrated and scored there; the survivors are stacked and refitted on all rows. Of very many rows a
-bounded number is held out, and a bounded number shown to the starts.
+The extrapolation of a latent force model is in its frequencies, and no single initialisation of them is
+best everywhere. So every candidate is fitted without a part of the rows (the last part of a series,
+random rows of a table), calibrated and scored there; the best are averaged and refitted on all rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,109 +22,88 @@ from deeplfm.errors import DeepLFMError, InputError, TrainingDivergedError, Unsu
 from deeplfm.model import DeepLFM
 from deeplfm.predictive.metrics import nmse
 from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.candidate import Candidate
-from deeplfm.selection.parallel import attempts
+from deeplfm.selection.candidate import Candidate, fit_candidate
+from deeplfm.selection.parallel import FAILURES, Attempt, attempt_all
+from deeplfm.selection.result import CandidateResult, Selection
 from deeplfm.selection.score import (
-    IN_GAPS,
-    Entrant,
-    Job,
-    jobs_of,
-    weight_ahead,
-    weight_in_gaps,
+    FittedCandidate,
+    choose_members,
+    forecast_weights,
+    gap_weights,
+    score,
+    set_calibration,
 )
-from deeplfm.selection.split_and_fit import Course
+from deeplfm.selection.split import Split
+from deeplfm.training.conditioning import condition, set_train_data
 from deeplfm.training.interruption import stop_reason, time_left, within
 from deeplfm.training.loop import History
-from deeplfm.training.rows import Rows, RowSource
+from deeplfm.training.rows import RowSource
 
+_FAR_ENOUGH = 0.5  # of the steps before: a refit with fewer is not worth its rows
+_LOW_WEIGHT = "its weight is too small"
 
-@dataclass
-class Report:
-    """What a race found.
-
-    Attributes:
-        names: of the members of the stack: recipes, some of them with a copy for gaps.
-        held_out_mnll: score of every candidate that forecasts on the held-out rows, for each output.
-        held_out_nmse: error of the stack on the held-out rows over their variance, for each output; of
-            the logarithm, where an output is heard by it.
-        units: what a score of the held-out rows has more in the user's units than here, for each output.
-        weight: stacking weight of every candidate that is kept, for each output.
-        weight_in_gaps: the same between the first and the last row of a series that has gaps, where
-            copies of their own speak.
-        histories: training of the members of the stack.
-        failed: recipes that could not be fitted, and why.
-        left_out: recipes that are not made for such rows, and what they need.
-        untried: recipes, or logarithms, for which no time was left or that the user did not wait for.
-        interrupted: the user ended it before all recipes had been fitted and refitted.
-    """
-
-    names: list[str] = field(default_factory=list)
-    held_out_mnll: dict[str, list[float]] = field(default_factory=dict)
-    held_out_nmse: list[float] = field(default_factory=list)
-    units: list[float] = field(default_factory=list)
-    weight: dict[str, list[float]] = field(default_factory=dict)
-    weight_in_gaps: dict[str, list[float]] = field(default_factory=dict)
-    histories: dict[str, History] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    untried: list[str] = field(default_factory=list)
-    interrupted: bool = False
-
-    def note(self, candidate: Candidate, error: Exception) -> None:
-        """A candidate could not be fitted, or is not made for such rows."""
-        place = self.left_out if isinstance(error, UnsuitableError) else self.failed
-        place[candidate.name] = str(error)
+_Fit = Callable[..., tuple[DeepLFM, History]]
 
 
 @dataclass(frozen=True)
-class Heat:
-    """A race up to the judgement of the held-out rows.
+class Comparison:
+    """Candidates that were fitted without the held-out rows, scored and weighed.
 
     Attributes:
-        inner: rows before those.
-        held_out: these rows.
-        density: logarithm of the density of their targets, by all who stay together.
+        split: training rows and held-out rows.
+        density: log density of the held-out targets under the weighted average of the candidates.
+        selection: what was found about every candidate.
     """
 
-    inner: RowSource
-    held_out: Rows
+    split: Split
     density: Float[Tensor, "N D"]
-    _course: Course
-    _kept: list[tuple[Entrant, list[Job]]]
-    _report: Report
+    selection: Selection
+    _members: list[FittedCandidate]
+    _fit: _Fit
+    _attempt_all: Callable[..., list[Attempt]]
 
-    def leave_out(self, what: str) -> None:
-        """Tell of something that there was no time to try."""
-        self._report.untried.append(what)
+    def refit(self, rows: RowSource) -> tuple[ModelAverage, Selection]:
+        """Refit the members on all rows, those of the comparison, and average them.
 
-    def finish(self, rows: RowSource) -> tuple[ModelAverage, Report]:
-        """Refit who stays on all rows, those that the heat was run on.
-
-        Where the user has interrupted or time is over, they are kept as they are, and only their last
-        layer hears all rows.
+        Where the user has interrupted or time is over, they are kept as they are, and only the weights
+        of their last layer are solved on all rows.
         """
-        report = self._report
-        stack = _stack(_members(self._kept, rows, self._course, report), self._course, report)
-        report.interrupted = stop_reason() == "interrupt"
-        return stack, report
+        selection = self.selection
+        parts: list[tuple[DeepLFM, Float[Tensor, "2 D"]]] = []
+        refit = partial(_refit, rows=rows, reach=self.split.reach, fit=self._fit)
+        for item, found, seconds in self._attempt_all(refit, self._members, label="refit"):
+            record = selection[item.candidate.name]
+            record.seconds += seconds
+            if isinstance(found, Exception):
+                record.leave_out(found)
+                continue
+            models, record.history = found
+            for model, (calibration, weight) in zip(models, item.members, strict=True):
+                parts.append((model, weight))
+                selection.members.append(record.name)
+                selection.is_for_gaps.append(calibration is item.gap_score)
+        if not parts:
+            raise _none_left(selection)
+        selection.interrupted = stop_reason() == "interrupt"
+        return _average(parts, self.split, selection), selection
 
 
-def heat(
-    recipes: list[Candidate],
+def compare(
+    candidates: list[Candidate],
     rows: RowSource,
     is_series: bool,
     seed: int = 0,
     progress: bool | None = None,
     n_jobs: int = 1,
-    label: str = "race",
-) -> Heat:
-    """Fit all recipes without the held-out rows, and see which to keep.
+    label: str = "selection",
+) -> Comparison:
+    """Fit all candidates without the held-out rows, score and weigh them.
 
-    A candidate that cannot be fitted, or is not made for such rows, is reported and left out, as long as
-    another can. Of the time that is left, half is taken; the other is for :meth:`Heat.finish`.
+    A candidate that cannot be fitted, or is not made for such rows, is recorded and left out, as long as
+    another can. Half of the time that is left is used; the rest is for :meth:`Comparison.refit`.
 
     Args:
-        recipes: who races.
+        candidates: models to choose from.
         rows: all of them.
         is_series: rows have an order in time.
         seed: of all that is random.
@@ -130,109 +111,136 @@ def heat(
         n_jobs: fits at a time, each in a process of its own.
         label: of the bars.
     """
-    report = Report()
-    course = Course.on(rows, is_series, seed, progress, n_jobs, label, is_alone=len(recipes) == 1)
-    with within(time_left() / 2):
-        entrants = _entrants(recipes, course, report)
-    weight, in_gaps = weight_ahead(entrants, is_series), weight_in_gaps(entrants)
-    report.held_out_nmse = _nmse_of_stack(entrants, weight, course.held_out)
-    jobs = jobs_of(entrants, weight, in_gaps)
-    kept = [(entrant, work) for entrant, work in zip(entrants, jobs, strict=True) if work]
-    density = torch.stack([entrant.ahead.density for entrant in entrants])
-    together = torch.logsumexp(density + weight.log()[:, None], dim=0)
-    return Heat(course.inner, course.held_out, together, course, kept, report)
-
-
-def race(
-    recipes: list[Candidate], rows: RowSource, is_series: bool, **settings: Any
-) -> tuple[ModelAverage, Report]:
-    """Fit all recipes without the held-out rows, stack the best, refit them; as in :func:`heat`."""
-    return heat(recipes, rows, is_series, **settings).finish(rows)
-
-
-def _entrants(recipes: list[Candidate], course: Course, report: Report) -> list[Entrant]:
-    """Recipes that could be fitted without the held-out rows."""
-    racing = [item for item in recipes if item.forecasts or course.hidden is not None]
-    entrants = []
-    for candidate, found in attempts(
-        course.enter,
-        racing,
-        course.n_jobs,
-        is_optional=True,
-        label="race",
-        progress=course.progress,
-    ):
-        if isinstance(found, Exception):
-            report.note(candidate, found)
-            continue
-        entrants.append(found)
-        if candidate.forecasts:
-            report.held_out_mnll[candidate.name] = (-found.ahead.score).tolist()
-    if not entrants:
-        raise _nobody_left(report)
-    tried = (
-        {item.candidate.name for item in entrants} | report.failed.keys() | report.left_out.keys()
+    # A single candidate has all weight in gaps too.
+    split = Split.of(rows, is_series, seed, hide_values=len(candidates) > 1)
+    selection = Selection([CandidateResult(candidate.name) for candidate in candidates])
+    fit: _Fit = partial(
+        fit_candidate, is_series=is_series, seed=seed, progress=progress, solve=False
     )
-    report.untried = [candidate.name for candidate in racing if candidate.name not in tried]
-    return entrants
+    attempts = partial(attempt_all, n_jobs=n_jobs, progress=progress)
+    with within(time_left() / 2):
+        fit_and_score = partial(_fit_and_score, split=split, fit=fit, label=label)
+        suitable = _suitable(candidates, split, selection)
+        found = attempts(fit_and_score, suitable, is_optional=True, label=label)
+    fitted = _recorded(found, selection)
+    weight = forecast_weights(fitted, is_series)
+    members = choose_members(fitted, weight, gap_weights(fitted))
+    for item in fitted:
+        if not item.members:
+            selection[item.candidate.name].reason = _LOW_WEIGHT
+    density = torch.stack([item.score.density for item in fitted])
+    together = torch.logsumexp(density + weight.log()[:, None], dim=0)
+    mean = (weight[:, None] * torch.stack([item.score.mean for item in fitted])).sum(0)
+    selection.held_out_nmse = nmse(mean, split.held_out.y, split.held_out.counts).tolist()
+    return Comparison(split, together, selection, members, fit, attempts)
 
 
-def _members(
-    kept: list[tuple[Entrant, list[Job]]],
-    rows: RowSource,
-    course: Course,
-    report: Report,
-) -> list[tuple[DeepLFM, Float[Tensor, "2 D"]]]:
-    """Those kept, refitted on all rows: a model for each of their jobs, with its weights."""
-    members = []
-    refit = partial(course.refit, rows=rows)
-    for (entrant, jobs), found in attempts(
-        refit, kept, course.n_jobs, label="refit", progress=course.progress
-    ):
-        if isinstance(found, Exception):
-            report.note(entrant.candidate, found)
+def select(
+    candidates: list[Candidate], rows: RowSource, is_series: bool, **settings: Any
+) -> tuple[ModelAverage, Selection]:
+    """Compare candidates, refit the best on all rows and average them; as in :func:`compare`."""
+    return compare(candidates, rows, is_series, **settings).refit(rows)
+
+
+def _suitable(candidates: list[Candidate], split: Split, selection: Selection) -> list[Candidate]:
+    """Candidates that forecast, or that fill gaps where there are any to score them by."""
+    for candidate in candidates:
+        if not candidate.forecasts and split.hidden is None:
+            error = UnsuitableError("it fills gaps, and there are too few to score it by")
+            selection[candidate.name].leave_out(error)
+    return [item for item in candidates if selection[item.name].status == "not tried"]
+
+
+def _recorded(found: list[Attempt], selection: Selection) -> list[FittedCandidate]:
+    """Candidates that could be fitted, and a record of all that were tried."""
+    fitted = []
+    for candidate, result, seconds in found:
+        record = selection[candidate.name]
+        record.seconds = seconds
+        if isinstance(result, Exception):
+            record.leave_out(result)
             continue
-        models, history = found
-        for job, model in zip(jobs, models, strict=True):
-            members.append((model, job.share))
-            name = entrant.candidate.name + (IN_GAPS if job.by is entrant.in_gaps else "")
-            report.names.append(name)
-            report.histories[name] = history
-    if not members:
-        raise _nobody_left(report)
-    return members
+        fitted.append(result)
+        record.status = "fitted"
+        if candidate.forecasts:
+            record.mnll = (-result.score.mean_density).tolist()
+    if not fitted:
+        raise _none_left(selection)
+    for record in selection.candidates:
+        if record.status == "not tried":
+            record.reason = "no time was left to try it"
+    return fitted
 
 
-def _stack(
-    members: list[tuple[DeepLFM, Float[Tensor, "2 D"]]], course: Course, report: Report
+def _fit_and_score(candidate: Candidate, split: Split, fit: _Fit, label: str) -> FittedCandidate:
+    """Fit a candidate, and score it on rows that it was not fitted on."""
+    hidden = split.hidden if candidate.fills_gaps else None
+    with within(time_left() / (1 if hidden is None else 2)):
+        model, history = fit(candidate, split.training, label=f"{label}: {candidate.name}")
+    set_train_data(model, split.training, split.reach)
+    found = FittedCandidate(candidate, model, history, score(model, split.training, split.held_out))
+    if hidden is not None and stop_reason() is None:
+        with suppress(*FAILURES, UnsuitableError):  # it may forecast all the same
+            other, _ = fit(candidate, split.around_gaps, label=f"gaps: {candidate.name}")
+            set_train_data(other, split.around_gaps, split.reach)
+            found.gap_score = score(other, split.around_gaps, hidden)
+    return found
+
+
+def _refit(
+    item: FittedCandidate, rows: RowSource, reach: float | None, fit: _Fit
+) -> tuple[list[DeepLFM], History]:
+    """Models of a candidate on all rows, one for each calibration."""
+    model, history = _trained_further(item, rows, fit)
+    set_train_data(model, rows, reach)
+    models = [model, *(deepcopy(model) for _ in item.members[1:])]
+    for member, (calibration, _) in zip(models, item.members, strict=True):
+        set_calibration(member, calibration.temperature, calibration.inflation)
+        condition(member, rows)
+    return models, history
+
+
+def _trained_further(item: FittedCandidate, rows: RowSource, fit: _Fit) -> tuple[DeepLFM, History]:
+    """Trained on all rows; or as it was compared, where there is no time to get as far again."""
+    first = item.history
+    reason: str | None = stop_reason()
+    if reason is None:
+        model, history = fit(item.candidate, rows, label=f"refit: {item.candidate.name}")
+        is_far = len(history.loss) >= _FAR_ENOUGH * len(first.loss)
+        if not history.was_cut or (history.stopped == "time" and is_far):
+            return model, history
+        reason = history.stopped
+    return item.model, replace(first, stopped="time") if reason == "time" else first
+
+
+def _average(
+    parts: list[tuple[DeepLFM, Float[Tensor, "2 D"]]], split: Split, selection: Selection
 ) -> ModelAverage:
     """Members with weights that sum to one, in gaps too where some are there for them."""
-    models, shares = zip(*members, strict=True)
+    models, shares = zip(*parts, strict=True)
     kept = torch.stack(shares)
     kept = torch.where(kept.sum(0) > 0, kept, 1.0)  # outputs whose members all failed
-    ahead, between = (kept / kept.sum(0)).unbind(dim=1)
-    for name, share, other in zip(report.names, ahead.tolist(), between.tolist(), strict=True):
-        if name.endswith(IN_GAPS):
-            report.weight_in_gaps[name.removesuffix(IN_GAPS)] = other
+    weight, in_gaps = (kept / kept.sum(0)).unbind(dim=1)
+    for index, (name, is_for_gaps) in enumerate(
+        zip(selection.members, selection.is_for_gaps, strict=True)
+    ):
+        if is_for_gaps:
+            selection[name].weight_in_gaps = in_gaps[index].tolist()
         else:
-            report.weight[name] = share
-    if not report.weight_in_gaps:
-        return ModelAverage(list(models), ahead)
-    return ModelAverage(list(models), ahead, between, course.span)
+            selection[name].weight = weight[index].tolist()
+    if not any(selection.is_for_gaps):
+        return ModelAverage(list(models), weight)
+    return ModelAverage(list(models), weight, in_gaps, split.span)
 
 
-def _nmse_of_stack(entrants: list[Entrant], weight: Tensor, held_out: Rows) -> list[float]:
-    means = torch.stack([entrant.ahead.mean for entrant in entrants])  # B N D
-    return nmse((weight[:, None] * means).sum(0), held_out.y, held_out.counts).tolist()
-
-
-def _nobody_left(report: Report) -> DeepLFMError:
-    if not report.failed:
-        reasons = "; ".join(f"{name}: {needs}" for name, needs in report.left_out.items())
+def _none_left(selection: Selection) -> DeepLFMError:
+    failed = selection.failed
+    if not failed:
+        listed = "; ".join(f"{name}: {reason}" for name, reason in selection.unsuitable.items())
         return InputError(
-            f"race: no start is made for these rows ({reasons}). Choose another start."
+            f"selection: no candidate is made for these rows ({listed}). Choose another model."
         )
     return TrainingDivergedError(
-        f"race: none of {len(report.failed)} starts could be fitted: {report.failed}. "
-        "Check the data for extreme values, or choose one start with start=."
+        f"selection: none of {len(failed)} candidates could be fitted: {failed}. Check the data for "
+        "extreme values, or choose another model."
     )

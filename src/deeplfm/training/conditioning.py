@@ -7,7 +7,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.model import DeepLFM
-from deeplfm.selection.split import without_light
 from deeplfm.training.rows import RowSource
 
 
@@ -35,7 +34,7 @@ def set_train_data(model: DeepLFM, rows: RowSource, reach: float | None = None) 
     some = torch.arange(n_kept) * n_rows // n_kept
     kept = rows.everything() if n_kept == n_rows else rows.take(some)
     if not model.weighs_rows:
-        kept = without_light(kept)
+        kept = kept.without_light_targets()
     model.set_train_data(kept.x, kept.y, kept.weight, reach)
 
 

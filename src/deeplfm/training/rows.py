@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
 _CHUNK_ROWS = 4096
+_LIGHT = 0.01  # of the median weight of an output's targets
 
 
 class RowSource(ABC):
@@ -80,6 +81,14 @@ class Rows(RowSource):
     def sum_by_count(self, values: Float[Tensor, "N D"]) -> Float[Tensor, " D"]:
         """The sum of what is said of each target, over all that are known."""
         return (values.nan_to_num(0.0) * self.counts.to(values)).sum(0)
+
+    def without_light_targets(self) -> Rows:
+        """Rows in which targets of next to no weight, beside others of their output, are missing."""
+        if self.weight is None:
+            return self
+        counts = torch.where(self.counts > 0, self.counts, torch.nan)
+        is_light = counts < _LIGHT * counts.nanmedian(0).values
+        return replace(self, y=torch.where(is_light, torch.nan, self.y))
 
     def output(self, d: int) -> Rows:
         """The same rows with one output."""

@@ -10,7 +10,7 @@ from deeplfm.ensemble.autoregression_candidates import check_record
 from deeplfm.ensemble.autoregression_start import find_steps
 from deeplfm.errors import ConfigError, InputError, UnsuitableError
 from deeplfm.recipes import Architecture, feedback_recipe, memory_recipe, pursuit_recipe
-from deeplfm.selection.select import race
+from deeplfm.selection.select import select
 from deeplfm.training import Rows
 
 
@@ -173,18 +173,18 @@ def test_steps_of_a_month_are_even_enough() -> None:
 
 def test_a_race_goes_on_without_it_and_does_not_call_it_a_failure() -> None:
     recipes = [feedback_recipe(Architecture()), pursuit_recipe(Architecture(), n_steps=2)]
-    _, report = race(recipes, uneven(), is_series=True)
+    _, report = select(recipes, uneven(), is_series=True)
     assert report.names == ["pursuit"]
     assert not report.failed
-    assert "even steps" in report.left_out["feedback"]
+    assert "even steps" in report.unsuitable["feedback"]
     with pytest.raises(InputError, match="even steps"):
-        race(recipes[:1], uneven(), is_series=True)
+        select(recipes[:1], uneven(), is_series=True)
 
 
 def test_beside_functions_of_time_it_wins_where_they_know_nothing() -> None:
     time, values = np.arange(160.0), logistic(160)
     recipes = [pursuit_recipe(Architecture(), n_steps=2), feedback_recipe(Architecture())]
-    stack, report = race(recipes, rows_of(time / 160, values - 0.6), is_series=True)
+    stack, report = select(recipes, rows_of(time / 160, values - 0.6), is_series=True)
     assert report.weight["feedback"][0] > 0.8
     assert isinstance(stack.members[report.names.index("feedback")], Autoregression)
     assert set(report.names) == {"pursuit", "feedback"}  # one to be looked into
@@ -203,7 +203,8 @@ def test_forces_and_spectra_of_a_race_are_those_of_a_function_of_time(tmp_path) 
     loaded = DeepLFMRegressor.load(tmp_path / "model")
     x = np.arange(80.0, 120.0)
     np.testing.assert_allclose(loaded.predict(x), model.predict(x), rtol=1e-12)
-    assert loaded.fit_result_.left_out == {}
+    assert loaded.fit_result_ == model.fit_result_
+    assert list(loaded.fit_result_.unsuitable) == ["neighbours"]  # there is no gap
 
 
 def test_the_evidence_finds_the_noise_of_a_step() -> None:

@@ -14,7 +14,7 @@ from deeplfm.ensemble.autoregression_candidates import many_lags
 from deeplfm.ensemble.autoregression_start import _NOISES, _by_evidence, find_lines, start_steps
 from deeplfm.errors import UnsuitableError
 from deeplfm.recipes import Architecture, memory_recipe, pursuit_recipe
-from deeplfm.selection.select import race
+from deeplfm.selection.select import select
 from deeplfm.training import Rows
 
 
@@ -133,7 +133,7 @@ def test_an_update_and_a_file_keep_its_record(tmp_path) -> None:
 def test_it_wins_a_race_by_a_clear_lead_only() -> None:
     values = np.cumsum(np.random.default_rng(2).standard_normal(160)) / 5
     recipes = [pursuit_recipe(Architecture(), n_steps=2), memory_recipe(Architecture())]
-    _, report = race(recipes, rows_of(np.arange(160.0) / 160, values), is_series=True)
+    _, report = select(recipes, rows_of(np.arange(160.0) / 160, values), is_series=True)
     lead = report.held_out_mnll["pursuit"][0] - report.held_out_mnll["memory"][0]
     assert lead < 0.2
     assert report.weight.get("memory", [0.0])[0] < 0.5

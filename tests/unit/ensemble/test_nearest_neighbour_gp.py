@@ -14,7 +14,7 @@ from deeplfm.ensemble.local_gp import ROUGH, SMOOTH, NeighbourSearch, Process
 from deeplfm.ensemble.nearest_neighbour_gp import NearestNeighbourGP
 from deeplfm.ensemble.nearest_neighbour_start import find_roughness, find_tails
 from deeplfm.recipes import Architecture, density_recipe, neighbours_recipe
-from deeplfm.selection.split_and_fit import fit_candidate
+from deeplfm.selection.candidate import fit_candidate
 from deeplfm.training import Rows
 from deeplfm.training.conditioning import set_train_data
 from deeplfm.training.rows import StoredRows

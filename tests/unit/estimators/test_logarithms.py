@@ -59,7 +59,7 @@ def test_of_a_limited_time_each_race_has_the_same_part_and_the_refits_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parts: list[float] = []
-    told: list[str] = []
+    selection = SimpleNamespace(logarithms_untried=False)
     monkeypatch.setattr(interruption.time, "monotonic", lambda: sum(parts))
 
     def trial(is_log: np.ndarray) -> SimpleNamespace:
@@ -70,8 +70,11 @@ def test_of_a_limited_time_each_race_has_the_same_part_and_the_refits_too(
     def cut(is_log: np.ndarray) -> SimpleNamespace:
         if is_log.any():
             interruption._deadline.set(-np.inf)
-        heat = SimpleNamespace(leave_out=told.append)
-        return SimpleNamespace(evidence=lambda of: 1.0 * is_log[of], is_log=is_log, heat=heat)
+        return SimpleNamespace(
+            evidence=lambda of: 1.0 * is_log[of],
+            is_log=is_log,
+            comparison=SimpleNamespace(selection=selection),
+        )
 
     with within(80):
         best = best_trial(trial, np.array([True, True]))
@@ -79,7 +82,7 @@ def test_of_a_limited_time_each_race_has_the_same_part_and_the_refits_too(
     assert best.is_log.tolist() == [True, False]
     with within(80):  # a race that was cut does not count
         assert not best_trial(cut, np.array([True])).is_log.any()
-    assert told == ["logarithms"]
+    assert selection.logarithms_untried
 
     def unsuitable(is_log: np.ndarray) -> SimpleNamespace:
         if is_log.any():
@@ -103,7 +106,7 @@ def test_held_out_rows_are_heard() -> None:
     assert swings_grow(FALLS[:96, None]).tolist() == [True]
     models = {logs: fitted(FALLS, log_targets=logs) for logs in (False, True, None)}
     scores = {
-        logs: model.fit_result_.held_out_mnll["memory"][0] + model.fit_result_.units[0]
+        logs: model.fit_result_.held_out_mnll["memory"][0] + model.fit_result_.log_jacobian[0]
         for logs, model in models.items()
     }
     assert scores[False] < scores[True]
@@ -122,10 +125,8 @@ def test_evidence_of_a_scale_is_that_of_its_distribution_in_the_users_units() ->
         rows = Rows(torch.as_tensor(scaling.inputs(T4[:, None])), scaled)
         held_out = rows.take(torch.arange(300, 400))
         density = torch.distributions.Normal(0, 1).log_prob(held_out.y)
-        heat = SimpleNamespace(
-            inner=rows.take(torch.arange(300)), held_out=held_out, density=density
-        )
-        trial = Trial(scaling, rows, heat)
+        split = SimpleNamespace(training=rows.take(torch.arange(300)), held_out=held_out)
+        trial = Trial(scaling, rows, SimpleNamespace(split=split, density=density))
         scores.append(trial.evidence(np.array([True, True])))
         assert trial.evidence(np.array([False, True])) == pytest.approx(scores[-1][1:])
         seen = np.log(values) if is_log[0] else values
@@ -179,7 +180,7 @@ def test_scores_count_rows_by_their_weight() -> None:
     mean = np.average(logs, weights=weight)
     scale = np.sqrt(np.average((logs - mean) ** 2, weights=weight))
     expected = np.log(scale) + np.average(logs[72:], weights=weight[72:])
-    assert model.fit_result_.units == pytest.approx([expected])
+    assert model.fit_result_.log_jacobian == pytest.approx([expected])
 
 
 @pytest.mark.parametrize("wish", ["no", [True], 1])

@@ -316,5 +316,5 @@ def test_missing_targets_are_filled_by_what_is_around_them() -> None:
 def test_a_history_has_every_step_of_every_member() -> None:
     model = quick(n_steps=4).fit(TIME, WAVE)
     assert model.history_["step"].tolist() == [1, 2, 3, 4]
-    assert set(model.history_["start"]) == {"pursuit"}
+    assert set(model.history_["candidate"]) == {"pursuit"}
     assert model.history_["loss"].tolist() == model.fit_result_.histories["pursuit"].loss

@@ -5,8 +5,13 @@ import pytest
 from tiny_experiment import entry, experiment
 
 from deeplfm.errors import ConfigError
-from deeplfm.experiments.declaration import Published, Split, paper_table
-from deeplfm.experiments.splits import rows_between, series_split
+from deeplfm.experiments.declaration import (
+    Published,
+    Split,
+    paper_table,
+    rows_between,
+    series_split,
+)
 
 
 def test_published_numbers_keep_their_digits():

@@ -1,4 +1,4 @@
-"""The page about all results: what it says, and that the files beside it are enough to write it."""
+"""The page about all results: its content, and that the files beside it are enough to write it."""
 
 import json
 import re
@@ -8,14 +8,14 @@ import pytest
 from tiny_experiment import entry, experiment
 
 from deeplfm.errors import InputError
-from deeplfm.experiments import setup as setups
+from deeplfm.experiments import catalogue as setups
 from deeplfm.experiments.archive import Archive, without_paths
+from deeplfm.experiments.catalogue import Setup, setups_in
 from deeplfm.experiments.figures import figures
 from deeplfm.experiments.outcome import Outcome
 from deeplfm.experiments.page import add_results, take_results, write_page
 from deeplfm.experiments.results import gathered, publish
 from deeplfm.experiments.runner import TASKS, plan, run
-from deeplfm.experiments.setup import Setup, setups_in
 from deeplfm.experiments.verdicts import verdict
 
 WHOLE = experiment(
@@ -74,13 +74,13 @@ def test_the_page_has_all_results_and_where_they_are_from(page):
     assert [rows[label][-2] for label in ("DLFM", "GP", "bad")] == ["3", "1", "0"]
     assert rows["DLFM"][2] == "0.39 (0.05)" and float(rows["DLFM"][1].strip("*")) > 0
     assert "tree" not in rows and "Not run: tree." in toy
-    for said in (
+    for text_ in (
         "**MIMIC 037, not CHARIS**",
         "At most 120 s",
         "- A note.",
         "bad: failed: ValueError",
     ):
-        assert said in toy
+        assert text_ in toy
     assert "`deeplfm reproduce toy --budget 120 --seeds 3`" in toy
     assert "`deeplfm reproduce uci --seeds 1`" in uci and "Not run: GP, bad, tree." in uci
 
@@ -100,7 +100,7 @@ def test_the_page_is_made_again_from_the_files_beside_it_alone(page, monkeypatch
     assert page.read_text() == before
 
 
-def test_what_is_handed_on_says_nothing_of_the_machine(page):
+def test_the_files_contain_nothing_of_the_machine(page):
     for path in (page, *(page.parent / "results").iterdir()):
         text = path.read_text()
         assert "/home" not in text and "secret" not in text and "traceback" not in text
@@ -151,7 +151,7 @@ def test_what_a_folder_knows_already_stays(page, out, tmp_path):
 
 def test_a_page_needs_results_that_can_be_read(tmp_path):
     page = tmp_path / "results.md"
-    with pytest.raises(InputError, match="no results to write of"):
+    with pytest.raises(InputError, match="no results found"):
         write_page(page)
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "toy.json").write_text('{"records": []}')

@@ -12,7 +12,7 @@ from deeplfm.experiments.outcome import Outcome, Summary
 from deeplfm.experiments.results import publish
 from deeplfm.experiments.runner import plan, run
 from deeplfm.experiments.runner import records as known
-from deeplfm.experiments.tables import grid, latex, markdown, told
+from deeplfm.experiments.tables import cell_text, grid, latex, markdown
 from deeplfm.experiments.tasks import DONE, FAILED
 
 
@@ -94,7 +94,7 @@ def test_latex_is_escaped_and_closed():
     assert r"5 \% \& more\_" in latex(noted)
 
 
-def test_a_row_says_how_many_seeds_it_has():
+def test_a_row_has_its_number_of_seeds():
     records = [record("ours", "first", seed, a=(0.1, 1.0)) for seed in range(3)]
     records += [record("other", "first", 0, a=(0.1, 1.0)), record("other", "first", 1, FAILED, "x")]
     tiny = experiment(entry("ours"), entry("other"), cases=("first",))
@@ -102,7 +102,7 @@ def test_a_row_says_how_many_seeds_it_has():
     assert [row[-2].text for row in rows] == ["3", "1"]
 
 
-def test_rows_of_several_versions_of_the_code_are_told_apart():
+def test_several_versions_of_the_code_are_reported():
     def made(model, source, day):
         finished = f"2026-01-{day:02}T00:00:00+00:00"
         return record(model, "first", day, a=(0.1, 1.0)) | {"source": source, "finished": finished}
@@ -124,7 +124,7 @@ def test_rows_of_several_versions_of_the_code_are_told_apart():
 
 
 @pytest.mark.parametrize("make", [markdown, latex])
-def test_every_table_says_what_it_is_not(make):
+def test_every_table_has_its_warnings(make):
     tiny = experiment(warning="MIMIC 037, not CHARIS", paper_heading="paper (CHARIS)")
     text = make(Outcome(tiny, [], n_seeds=1, is_quick=True, budget=60.0))
     for remark in ("MIMIC 037, not CHARIS", "not fully trained", "At most 60 s", "paper (CHARIS)"):
@@ -158,19 +158,19 @@ def test_results_are_published_together(tmp_path):
     assert content["versions"]["deeplfm"]
 
 
-def test_a_note_says_what_a_stack_is_made_of():
-    weights = [{"deep": [1.0, 0.5], "rhythm": [0.0, 0.5]}, {"rhythm": [1.0, 1.0]}]
+def test_a_note_lists_the_candidates_of_an_ensemble():
+    weights = [{"deep": [1.0, 0.5], "season": [0.0, 0.5]}, {"season": [1.0, 1.0]}]
     records = [
         record("ours", "first", seed, a=(0.1, 1.0)) | {"weight": weight}
         for seed, weight in enumerate(weights)
     ]
     alone = record("other", "first", 0, a=(0.1, 1.0)) | {"weight": {"deep": [1.0, 1.0]}}
-    (told,) = Outcome(TINY, [*records, alone], n_seeds=2).made_of()
-    assert told == "ours is made of rhythm 62 %, deep 38 % (mean weights of 2 fits)."
-    assert f"- {told}" in markdown(Outcome(TINY, [*records, alone], n_seeds=2))
+    (note,) = Outcome(TINY, [*records, alone], n_seeds=2).made_of()
+    assert note == "ours is made of season 62 %, deep 38 % (mean weights of 2 fits)."
+    assert f"- {note}" in markdown(Outcome(TINY, [*records, alone], n_seeds=2))
 
 
 def test_seeds_that_agree_are_one_number():
-    assert told(Summary((0.25, 0.25), 0.25, 0.25, 1e-17), 2) == "0.25"
-    assert told(Summary((0.25, 0.27), 0.26, 0.26, 0.01), 2) == "0.26 (0.26 ± 0.010)"
-    assert told(Summary((0.25,), 0.25, 0.25, None), 2) == "0.25"
+    assert cell_text(Summary((0.25, 0.25), 0.25, 0.25, 1e-17), 2) == "0.25"
+    assert cell_text(Summary((0.25, 0.27), 0.26, 0.26, 0.01), 2) == "0.26 (0.26 ± 0.010)"
+    assert cell_text(Summary((0.25,), 0.25, 0.25, None), 2) == "0.25"

@@ -23,7 +23,7 @@ def frames(names, index=TIME):
 
 @pytest.fixture
 def fan(gaussian):
-    return Fan.of(gaussian(np.sin(TIME)))
+    return fans_of(gaussian(np.sin(TIME)), ["y"])["y"]
 
 
 def test_what_was_seen_and_what_was_not(fan, drawn):
@@ -73,7 +73,7 @@ def test_kinds_of_points_differ_in_colour_and_in_shape(fan, drawn):
 
 def test_an_enormous_interval_does_not_flatten_the_data(gaussian):
     ax = Figure().add_subplot()
-    plot_forecast(ax, TIME, Fan.of(gaussian(np.sin(TIME), std=1e6)), training=SEEN)
+    plot_forecast(ax, TIME, fans_of(gaussian(np.sin(TIME), std=1e6), ["y"])["y"], training=SEEN)
     low, high = ax.get_ylim()
     room = np.ptp(SEEN)
     assert (low, high) == pytest.approx((SEEN.min() - room, SEEN.max() + room))
@@ -122,16 +122,13 @@ def test_panels_with_less_to_show_do_not_cut_the_others(gaussian):
         assert ax.get_xlim()[0] < 0 and ax.get_xlim()[1] > 10
 
 
-def test_timestamps_and_units_are_on_the_axes(gaussian, drawn):
+def test_timestamps_are_on_the_axes(gaussian, drawn):
     stamps = pd.date_range("2024-03-30", periods=101, freq="30min", tz="Europe/Paris")
     training, later = frames(["abp"], stamps)
     fans = fans_of(gaussian(np.sin(TIME)), ["abp"])
-    figure = forecast_figure(
-        stamps, fans, training, later, time_label="measured", units={"abp": "mmHg"}
-    )
+    figure = forecast_figure(stamps, fans, training, later, time_label="measured")
     (ax,) = figure.axes
     assert ax.get_xlabel() == "measured (Europe/Paris)"
-    assert ax.get_ylabel() == "mmHg"
     mean, seen = drawn(ax)["prediction"], drawn(ax)["training data"]
     np.testing.assert_array_equal(mean.get_xdata()[:70], seen.get_xdata())
 

@@ -6,7 +6,13 @@ from scipy.signal import lombscargle
 
 from deeplfm.errors import InputError
 from deeplfm.inspection.spectra import Spectrum
-from deeplfm.plots import filters_figure, plot_filter, plot_spectrum, spectrum_figure, wave_power
+from deeplfm.plots import (
+    filters_figure,
+    plot_filter,
+    plot_spectrum,
+    power_spectrum,
+    spectrum_figure,
+)
 
 FREQUENCY = np.geomspace(0.01, 10, 50)
 
@@ -25,10 +31,10 @@ def gain(label, member="pursuit"):
 
 @pytest.mark.parametrize("irregular", [True, False])
 @pytest.mark.parametrize("frequency", [0.05, 0.7, 2.3])
-def test_the_periodogram_peaks_at_the_true_frequency_with_the_power_of_the_wave(
+def test_the_periodogram_peaks_at_the_true_frequency_with_the_power_of_the_sinusoid(
     frequency, irregular
 ):
-    found, power = wave_power(*series(3.0, frequency, irregular=irregular))
+    found, power = power_spectrum(*series(3.0, frequency, irregular=irregular))
     assert found[power.argmax()] == pytest.approx(frequency, abs=0.2 / 60)
     assert power.max() == pytest.approx(3.0**2 / 2, rel=0.1)
     assert (np.diff(found) > 0).all()
@@ -37,7 +43,7 @@ def test_the_periodogram_peaks_at_the_true_frequency_with_the_power_of_the_wave(
 def test_it_is_near_the_periodogram_of_lomb_and_scargle():
     time, value = series()
     known = np.isfinite(value)
-    found, power = wave_power(time, value)
+    found, power = power_spectrum(time, value)
     lomb = lombscargle(time[known], value[known] - value[known].mean(), 2 * np.pi * found)
     lomb *= 2 / known.sum()
     peak = power > 0.1 * power.max()
@@ -47,26 +53,26 @@ def test_it_is_near_the_periodogram_of_lomb_and_scargle():
 
 
 def test_a_series_with_nothing_to_see_has_no_periodogram():
-    assert [len(part) for part in wave_power(np.arange(9.0), np.full(9, np.nan))] == [0, 0]
-    assert [len(part) for part in wave_power(np.ones(9), np.arange(9.0))] == [0, 0]
+    assert [len(part) for part in power_spectrum(np.arange(9.0), np.full(9, np.nan))] == [0, 0]
+    assert [len(part) for part in power_spectrum(np.ones(9), np.arange(9.0))] == [0, 0]
 
 
 def test_very_many_frequencies_become_what_a_figure_can_show():
     time = np.arange(100_000.0)
-    found, power = wave_power(time, np.sin(2 * np.pi * 0.1 * time))
+    found, power = power_spectrum(time, np.sin(2 * np.pi * 0.1 * time))
     assert len(found) < 2000
     assert found[power.argmax()] == pytest.approx(0.1, rel=1e-3)
 
 
-def test_learned_waves_stand_over_the_periodogram(drawn):
+def test_learned_sinusoids_are_drawn_over_the_periodogram(drawn):
     ax = Figure().add_subplot()
     time, value = series()
     learned = Spectrum("abp", "deep", np.array([0.0, 0.1, 0.7]), np.array([9.0, 1e-2, 4.5]))
     assert plot_spectrum(ax, [learned], pd.Series(value, index=time)) is ax
-    waves = drawn(ax)["learned waves (deep)"]
-    np.testing.assert_array_equal(waves.get_xydata(), [[0.1, 1e-2], [0.7, 4.5]])  # none at zero
+    dots = drawn(ax)["learned sinusoids (deep)"]
+    np.testing.assert_array_equal(dots.get_xydata(), [[0.1, 1e-2], [0.7, 4.5]])  # none at zero
     x, y = drawn(ax)["periodogram of the data"].get_data()
-    np.testing.assert_array_equal(np.stack([x, y]), np.stack(wave_power(time, value)))
+    np.testing.assert_array_equal(np.stack([x, y]), np.stack(power_spectrum(time, value)))
     assert ax.get_xscale() == ax.get_yscale() == "log"
     low, high = ax.get_ylim()
     assert low == pytest.approx(y.max() * 1e-6, rel=0.1) and high > max(4.5, y.max())
@@ -78,10 +84,9 @@ def test_every_output_has_its_spectrum(n_outputs, drawn):
     time, value = series()
     data = pd.DataFrame({name: (d + 1) * value for d, name in enumerate(names)}, index=time)
     spectra = [gain(name, "one" if d % 2 else "two") for d, name in enumerate(names)]
-    units = {"output 0": "mV"}
-    figure = spectrum_figure(spectra, data, time_unit="s", units=units)
+    figure = spectrum_figure(spectra, data, time_unit="s")
     assert [ax.get_title(loc="left") for ax in figure.axes] == names
-    assert figure.axes[0].get_ylabel() == "power (mV)²"
+    assert figure.axes[0].get_ylabel() == "power"
     assert figure.axes[-1].get_xlabel() == "frequency (cycles per s)"
     for d, ax in enumerate(figure.axes):
         peak = drawn(ax)["periodogram of the data"].get_ydata().max()
@@ -90,9 +95,9 @@ def test_every_output_has_its_spectrum(n_outputs, drawn):
         assert drawn(ax)[label].get_marker() == ("v" if d % 2 else "o")
 
 
-def test_outputs_without_data_have_waves_alone(drawn):
+def test_outputs_without_data_have_sinusoids_alone(drawn):
     (ax,) = spectrum_figure([gain("abp")]).axes
-    assert list(drawn(ax)) == ["learned waves (pursuit)"]
+    assert list(drawn(ax)) == ["learned sinusoids (pursuit)"]
 
 
 def test_dates_are_refused_since_frequencies_are_per_number():
@@ -128,4 +133,4 @@ def test_every_layer_has_a_panel_with_the_filter_of_every_output(n_outputs):
     (legend,) = figure.legends
     labels = [text.get_text() for text in legend.get_texts()]
     assert labels == ([owner[2:] for owner in owners] if n_outputs > 1 else ["whole layer"])
-    assert figure.axes[0].get_ylabel() == "gain (s)"
+    assert figure.axes[0].get_ylabel() == "gain"

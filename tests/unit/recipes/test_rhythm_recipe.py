@@ -7,7 +7,7 @@ from scipy.integrate import solve_ivp
 
 from deeplfm import DeepLFMRegressor
 from deeplfm.recipes import Architecture, pursuit_recipe, rhythm_recipe
-from deeplfm.selection.split_and_fit import fit_candidate
+from deeplfm.selection.candidate import fit_candidate
 from deeplfm.starts.initial import observed_series
 from deeplfm.starts.rhythm import find_rhythm
 from deeplfm.training import Rows

@@ -17,9 +17,14 @@ import torch
 
 from deeplfm import DeepLFMRegressor
 from deeplfm.errors import ConfigError, TrainingDivergedError, UnsuitableError
-from deeplfm.selection.parallel import attempts
+from deeplfm.selection.parallel import attempt_all
 from deeplfm.training.interruption import graceful_interrupts, stop_requested, time_left, within
 from deeplfm.training.progress import Silent, progress_bar
+
+
+def results(*arguments: object, **settings: object) -> list[tuple[object, object]]:
+    """Items and what the function returned, without the seconds."""
+    return [(attempt.item, attempt.result) for attempt in attempt_all(*arguments, **settings)]
 
 
 def square(number: int, here: int = 0) -> tuple[int, bool]:
@@ -32,7 +37,7 @@ def square(number: int, here: int = 0) -> tuple[int, bool]:
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_items_come_in_their_order_with_what_went_wrong(n_jobs: int) -> None:
-    found = attempts(partial(square, here=os.getpid()), [3, 2, 1, 0], n_jobs)
+    found = results(partial(square, here=os.getpid()), [3, 2, 1, 0], n_jobs)
     assert [item for item, _ in found] == [3, 2, 1, 0]
     assert found[0][1] == (9, n_jobs == 1) and found[3][1] == (0, n_jobs == 1)
     assert isinstance(found[1][1], TrainingDivergedError) and str(found[1][1]) == "it left"
@@ -42,7 +47,7 @@ def test_items_come_in_their_order_with_what_went_wrong(n_jobs: int) -> None:
 def test_other_errors_are_not_swallowed() -> None:
     for n_jobs in (1, 2):
         with pytest.raises(ZeroDivisionError):
-            attempts(partial(divmod, 1), [1, 0], n_jobs)
+            results(partial(divmod, 1), [1, 0], n_jobs)
 
 
 def deadly(number: int, here: int) -> int:
@@ -52,7 +57,7 @@ def deadly(number: int, here: int) -> int:
 
 
 def test_what_a_killed_process_leaves_is_done_here() -> None:
-    found = attempts(partial(deadly, here=os.getpid()), list(range(4)), n_jobs=2)
+    found = results(partial(deadly, here=os.getpid()), list(range(4)), n_jobs=2)
     assert found == [(i, i) for i in range(4)]
 
 
@@ -65,7 +70,7 @@ def test_processes_share_the_threads_and_show_no_bars() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(4)
     try:
-        found = attempts(surroundings, [0, 1], n_jobs=2)
+        found = results(surroundings, [0, 1], n_jobs=2)
     finally:
         torch.set_num_threads(before)
     assert found == [(0, (2, True)), (1, (2, True))]
@@ -84,7 +89,7 @@ def test_after_an_interrupt_only_what_must_be_is_begun(
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with graceful_interrupts():
-            found = attempts(asks_to_stop, [0, 1, 2], is_optional=is_optional)
+            found = results(asks_to_stop, [0, 1, 2], is_optional=is_optional)
             assert stop_requested()
     finally:
         signal.signal(signal.SIGINT, before)
@@ -96,7 +101,7 @@ def test_an_interrupted_race_has_at_least_one() -> None:
     try:
         with graceful_interrupts():
             signal.raise_signal(signal.SIGINT)
-            found = attempts(square, [1, 2, 3, 0], n_jobs=2, is_optional=True)
+            found = results(square, [1, 2, 3, 0], n_jobs=2, is_optional=True)
     finally:
         signal.signal(signal.SIGINT, before)
     assert [item for item, _ in found] == [1, 2, 3]
@@ -116,13 +121,13 @@ def test_each_has_an_equal_part_of_the_time_and_what_others_leave(
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: now.append(now.pop() + seconds))
     with within(90):
-        assert attempts(share, [10, 40, 5]) == [(10, 30), (40, 40), (5, 40)]
-    assert attempts(share, [0, 1]) == [(0, np.inf), (1, np.inf)]
+        assert results(share, [10, 40, 5]) == [(10, 30), (40, 40), (5, 40)]
+    assert results(share, [0, 1]) == [(0, np.inf), (1, np.inf)]
 
 
 def test_processes_at_work_together_have_the_same_part() -> None:
     with within(400):
-        parts = [part for _, part in attempts(share, [0.5] * 4, n_jobs=2)]
+        parts = [part for _, part in results(share, [0.5] * 4, n_jobs=2)]
     assert (
         max(parts[:2]) <= 200 < min(parts[2:])
     )  # while they are started, no time of theirs passes
@@ -130,7 +135,7 @@ def test_processes_at_work_together_have_the_same_part() -> None:
 
 def test_nothing_is_begun_in_a_process_once_time_is_over() -> None:
     with within(0.1):
-        found = attempts(share, [0.5] * 6, n_jobs=2, is_optional=True)
+        found = results(share, [0.5] * 6, n_jobs=2, is_optional=True)
     assert 1 <= len(found) < 6
 
 
@@ -139,7 +144,7 @@ def test_when_time_is_over_only_what_must_be_is_begun(
     is_optional: bool, expected: list[int]
 ) -> None:
     with within(-1):
-        found = attempts(abs, [3, 4, 5], is_optional=is_optional)
+        found = results(abs, [3, 4, 5], is_optional=is_optional)
     assert [item for item, _ in found] == expected
 
 
@@ -148,7 +153,7 @@ import json, os, sys, time
 from functools import partial
 from pathlib import Path
 from deeplfm.training.interruption import graceful_interrupts, stop_requested
-from deeplfm.selection.parallel import attempts
+from deeplfm.selection.parallel import attempt_all
 
 def work(number, folder):
     Path(folder, f"{number}-{os.getpid()}").touch()
@@ -158,7 +163,8 @@ def work(number, folder):
 
 with graceful_interrupts():
     work = partial(work, folder=sys.argv[1])
-    print(json.dumps(attempts(work, [0, 1, 2, 3], n_jobs=2, is_optional=True)))
+    found = attempt_all(work, [0, 1, 2, 3], n_jobs=2, is_optional=True)
+    print(json.dumps([(attempt.item, attempt.result) for attempt in found]))
 """
 
 

@@ -1,6 +1,6 @@
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 
 import pytest
@@ -9,20 +9,26 @@ import torch
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.errors import TrainingDivergedError, UnsuitableError
 from deeplfm.model import DeepLFM
-from deeplfm.selection import split as held_out_module
+from deeplfm.selection import split as split_module
 from deeplfm.selection.average import (
     heard_by_all,
     probability_of_best,
     series_weights,
     stacking_weights,
 )
-from deeplfm.selection.calibrate import INFLATIONS, calibrate
-from deeplfm.selection.candidate import Candidate
-from deeplfm.selection.gaps import hide_like_gaps
-from deeplfm.selection.score import Entrant, Score, jobs_of, weight_ahead, weight_in_gaps
-from deeplfm.selection.select import heat, race
-from deeplfm.selection.split import split
-from deeplfm.selection.split_and_fit import fit_candidate
+from deeplfm.selection.candidate import Candidate, fit_candidate
+from deeplfm.selection.result import Selection
+from deeplfm.selection.score import (
+    INFLATIONS,
+    FittedCandidate,
+    Score,
+    calibrate,
+    choose_members,
+    forecast_weights,
+    gap_weights,
+)
+from deeplfm.selection.select import compare, select
+from deeplfm.selection.split import hide_like_gaps, hold_out
 from deeplfm.training import Phase, Rows, Schedule, StoredRows, interruption
 from deeplfm.training.interruption import within
 from deeplfm.training.loop import History, _Run
@@ -53,7 +59,9 @@ def candidate(name: str, frequency: float, noise: float = 0.01) -> Candidate:
 
 def test_the_right_start_wins_and_is_refitted_on_all_rows() -> None:
     rows = wave()
-    stack, report = race([candidate("wrong", 9.0), candidate("right", 30.0)], rows, is_series=True)
+    stack, report = select(
+        [candidate("wrong", 9.0), candidate("right", 30.0)], rows, is_series=True
+    )
     assert report.names == ["right"]
     assert report.held_out_mnll["right"][0] < report.held_out_mnll["wrong"][0] - 1
     (member,) = stack.members
@@ -78,9 +86,13 @@ def test_a_race_in_processes_is_the_same_race() -> None:
         candidate("right", 30.0),
         candidate("near", 30.01),
     ]
-    one, two = (race(recipes, rows, is_series=True, n_jobs=n_jobs) for n_jobs in (1, 2))
-    assert replace(one[1], histories={}) == replace(two[1], histories={})  # which tell seconds
-    assert two[1].left_out == {"short": "needs more rows"} and two[1].failed == {"wild": "left"}
+    one, two = (select(recipes, rows, is_series=True, n_jobs=n_jobs) for n_jobs in (1, 2))
+    for _, selection in (one, two):
+        assert all(item.seconds > 0 for item in selection.candidates)
+        for item in selection.candidates:
+            item.seconds, item.history = 0.0, None  # which has seconds too
+    assert one[1] == two[1]
+    assert two[1].unsuitable == {"short": "needs more rows"} and two[1].failed == {"wild": "left"}
     ahead = rows.x + 1.0
     for here, there in zip(one[0].members, two[0].members, strict=True):
         assert here.posterior(ahead).mean.equal(there.posterior(ahead).mean)
@@ -105,8 +117,8 @@ def test_a_refit_that_runs_out_of_time_counts_if_it_came_far(
 
     monkeypatch.setattr(_Run, "_step", count)
     with within(1000):
-        ready = heat([trained(10)], rows, is_series=True)
-        _, report = ready.finish(rows)
+        ready = compare([trained(10)], rows, is_series=True)
+        _, report = ready.refit(rows)
     history = report.histories["right"]
     assert (history.stopped, len(history.loss)) == ("time", n_cut if is_kept else 10)
     assert not report.interrupted
@@ -114,9 +126,9 @@ def test_a_refit_that_runs_out_of_time_counts_if_it_came_far(
 
 def test_without_time_for_refits_only_the_last_layer_hears_all_rows() -> None:
     rows = wave()
-    ready = heat([trained(3)], rows, is_series=True)
+    ready = compare([trained(3)], rows, is_series=True)
     with within(-1):
-        stack, report = ready.finish(rows)
+        stack, report = ready.refit(rows)
     assert (report.histories["right"].stopped, len(report.histories["right"].loss)) == ("time", 3)
     (member,) = stack.members
     gram, _ = member.statistics(rows.x, rows.y)
@@ -150,20 +162,20 @@ def with_gaps() -> Rows:
 
 def test_what_fills_gaps_is_judged_by_gaps_and_what_foretells_by_the_tail() -> None:
     rows = with_gaps()
-    stack, report = race([candidate("line", 30.0), smooth("smooth")], rows, is_series=True)
+    stack, report = select([candidate("line", 30.0), smooth("smooth")], rows, is_series=True)
     assert report.weight["line"][0] > 0.9
     assert report.weight_in_gaps["smooth"][0] > 0.9
-    assert report.names[-1] == "smooth, in gaps"
+    assert report.members[-1] == "smooth" and report.is_for_gaps[-1]
     truth = torch.sin(30 * rows.x) + 2 * torch.exp(-0.5 * ((rows.x - 0.35) / 0.12) ** 2)
     is_gap = rows.y.isnan()[:, 0]
     error = (stack.posterior(rows.x).mean - truth)[is_gap]
     assert float(error.abs().max()) < 0.3
-    alone, _ = race([candidate("line", 30.0)], rows, is_series=True)
+    alone, _ = select([candidate("line", 30.0)], rows, is_series=True)
     assert float((alone.posterior(rows.x).mean - truth)[is_gap].abs().max()) > 0.6
 
 
 def test_without_gaps_there_is_one_set_of_weights() -> None:
-    _, report = race([candidate("line", 30.0), smooth("smooth")], wave(400), is_series=True)
+    _, report = select([candidate("line", 30.0), smooth("smooth")], wave(400), is_series=True)
     assert report.weight_in_gaps == {}
     assert report.names == ["line"]
 
@@ -179,7 +191,7 @@ def test_what_says_nothing_of_gaps_is_not_asked_to_fill_them() -> None:
     for fills_gaps, expected in ((False, [280, 380]), (True, [280, 270, 380])):
         line = Candidate("line", build, plain.schedule, fills_gaps=fills_gaps)
         seen.clear()
-        _, report = race([line, smooth("smooth")], rows, is_series=True)
+        _, report = select([line, smooth("smooth")], rows, is_series=True)
         # without the tail; without five copies of two gaps, eleven rows each; all that is known
         assert seen == expected
         assert fills_gaps or report.weight_in_gaps == {"smooth": [1.0]}
@@ -189,8 +201,9 @@ def test_a_copy_for_gaps_has_a_calibration_of_its_own() -> None:
     """What comes is nowhere near what a smooth function expects; in gaps it is right."""
     rows = with_gaps()
     rows.y[300:] += 3
-    stack, report = race([smooth("smooth"), smooth("again")], rows, is_series=True)
-    ahead, in_gaps = (report.names.index(name) for name in ("smooth", "smooth, in gaps"))
+    stack, report = select([smooth("smooth"), smooth("again")], rows, is_series=True)
+    members = list(zip(report.members, report.is_for_gaps, strict=True))
+    ahead, in_gaps = (members.index(("smooth", for_gaps)) for for_gaps in (False, True))
     assert stack.members[ahead].temperature > 10 * stack.members[in_gaps].temperature
 
 
@@ -199,19 +212,19 @@ def test_a_start_that_diverges_is_reported_and_left_out() -> None:
         raise TrainingDivergedError("no luck")
 
     broken = Candidate("broken", fail, Schedule("collapsed"))
-    _, report = race([broken, candidate("right", 30.0)], wave(), is_series=True)
+    _, report = select([broken, candidate("right", 30.0)], wave(), is_series=True)
     assert report.failed == {"broken": "no luck"}
-    with pytest.raises(TrainingDivergedError, match="none of 1 starts"):
-        race([broken], wave(), is_series=True)
+    with pytest.raises(TrainingDivergedError, match="none of 1 candidates"):
+        select([broken], wave(), is_series=True)
 
 
 def test_a_series_is_judged_by_its_last_rows_and_a_table_by_random_ones() -> None:
     rows = wave(100)
     shuffled = rows.take(torch.randperm(100, generator=torch.Generator().manual_seed(1)))
-    inner, held_out = split(shuffled, is_series=True, seed=0)
+    inner, held_out = hold_out(shuffled, is_series=True, seed=0)
     assert len(held_out) == 25
     assert inner.x.max() < held_out.x.min()
-    inner, held_out = split(rows, is_series=False, seed=0)
+    inner, held_out = hold_out(rows, is_series=False, seed=0)
     assert len(held_out) == 20
     assert inner.x.max() > held_out.x.min()
     together = torch.cat([inner.x, held_out.x]).sort(0).values
@@ -222,15 +235,15 @@ def test_a_series_is_judged_by_its_last_rows_and_a_table_by_random_ones() -> Non
 def test_of_very_many_rows_a_bounded_number_is_held_out(
     is_series: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_out_module, "_MOST_HELD_OUT", 7)
+    monkeypatch.setattr(split_module, "_MOST_HELD_OUT", 7)
     rows = wave(100)
     for source in (rows, StoredRows(rows.take, 100)):
-        inner, held_out = split(source, is_series, seed=0)
+        inner, held_out = hold_out(source, is_series, seed=0)
         assert len(held_out) == 7
         together = torch.cat([inner.everything().x, held_out.x]).sort(0).values
         torch.testing.assert_close(together, rows.x)
         assert bool(inner.everything().x.max() < held_out.x.min()) == is_series
-    other = split(rows, is_series, seed=1)[1]
+    other = hold_out(rows, is_series, seed=1)[1]
     assert torch.equal(other.x, held_out.x) == is_series
 
 
@@ -245,8 +258,8 @@ def test_a_start_sees_the_end_of_a_long_series_and_all_over_a_long_table(
         block = BlockConfig("eq", n_features=1)
         return DeepLFM(ModelConfig(n_inputs, (LayerConfig(1, (block,)),), n_samples=1, n_paths=1))
 
-    monkeypatch.setattr(held_out_module, "SERIES_START", 4)
-    monkeypatch.setattr(held_out_module, "_TABLE_START", 4)
+    monkeypatch.setattr(split_module, "MOST_SERIES_ROWS", 4)
+    monkeypatch.setattr(split_module, "_MOST_TABLE_ROWS", 4)
     x = torch.arange(10.0)[:, None].expand(-1, n_inputs)
     candidate = Candidate("any", build, Schedule(phases=(Phase(0),)))
     fit_candidate(candidate, Rows(x, x[:, :1]), is_series=n_inputs == 1, seed=0)
@@ -254,11 +267,11 @@ def test_a_start_sees_the_end_of_a_long_series_and_all_over_a_long_table(
 
 
 def test_stored_rows_race_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_out_module, "_MOST_HELD_OUT", 20)
+    monkeypatch.setattr(split_module, "_MOST_HELD_OUT", 20)
     rows = wave()
     for is_series in (True, False):
         stacks = [
-            race([candidate("wrong", 9.0), candidate("right", 30.0)], source, is_series)[0]
+            select([candidate("wrong", 9.0), candidate("right", 30.0)], source, is_series)[0]
             for source in (rows, StoredRows(rows.take, len(rows)))
         ]
         found, expected = (stack.posterior(rows.x) for stack in stacks)
@@ -268,7 +281,7 @@ def test_stored_rows_race_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_calibration_finds_noise_that_training_missed() -> None:
     rows = wave()
-    inner, held_out = split(rows, is_series=True, seed=0)
+    inner, held_out = hold_out(rows, is_series=True, seed=0)
     model = candidate("right", 30.0, noise=0.002).build(inner, 0)  # the truth is 0.01
     model.condition(inner.x, inner.y)
     before = model.posterior(held_out.x).log_prob(held_out.y).mean()
@@ -281,7 +294,7 @@ def test_calibration_finds_noise_that_training_missed() -> None:
 def test_without_a_held_out_target_calibration_is_that_of_its_prior() -> None:
     """Twice the temperature is half as likely: on 1, 2, 4, … log₂ has the mean Σ k 2⁻ᵏ / Σ 2⁻ᵏ."""
     rows = wave()
-    inner, held_out = split(rows, is_series=True, seed=0)
+    inner, held_out = hold_out(rows, is_series=True, seed=0)
     model = candidate("right", 30.0).build(inner, 0)
     calibrate(model, inner, Rows(held_out.x, torch.full_like(held_out.y, torch.nan)))
     doublings = sum(k / 2**k for k in range(8)) / sum(1 / 2**k for k in range(8))
@@ -294,7 +307,7 @@ def test_without_a_held_out_target_calibration_is_that_of_its_prior() -> None:
 
 def test_held_out_rows_of_next_to_no_weight_do_not_calibrate() -> None:
     rows = wave()
-    inner, held_out = split(rows, is_series=True, seed=0)
+    inner, held_out = hold_out(rows, is_series=True, seed=0)
     weight = torch.ones(len(held_out), dtype=torch.float64)
     weight[::2] = 1e-9
     wrong = torch.where(weight[:, None] == 1, held_out.y, 100.0)
@@ -310,7 +323,7 @@ def test_held_out_rows_of_next_to_no_weight_do_not_calibrate() -> None:
 def test_few_held_out_rows_hardly_move_what_is_fitted_to_known_ones() -> None:
     """The model is right, and 15 rows cannot say so: its temperature must not shrink the function."""
     rows = wave(60)
-    inner, held_out = split(rows, is_series=True, seed=0)
+    inner, held_out = hold_out(rows, is_series=True, seed=0)
     model = candidate("right", 30.0).build(inner, 0)
     calibrate(model, inner, held_out)
     assert float(model.temperature) < 2
@@ -438,29 +451,31 @@ def test_a_handicap_must_be_overcome(
 def test_few_rows_leave_more_to_luck(n_rows: int, is_believed: bool) -> None:
     """Half a nat per row: ten over all, which one of many chances may reach; or twenty."""
 
-    def entrant(name: str, margin: float, density: float) -> Entrant:
+    def entrant(name: str, margin: float, density: float) -> FittedCandidate:
         row = torch.full((n_rows, 1), density).double()
         judged = Score(row[0], row[0], row, row, torch.ones_like(row))
-        return Entrant(replace(candidate(name, 30.0), margin=margin), None, History(), judged)
+        return FittedCandidate(
+            replace(candidate(name, 30.0), margin=margin), None, History(), judged
+        )
 
-    weight = weight_ahead([entrant("plain", 0, 0), entrant("found", 0.2, 0.5)], is_series=True)
+    weight = forecast_weights([entrant("plain", 0, 0), entrant("found", 0.2, 0.5)], is_series=True)
     assert (float(weight[1, 0]) > 0) == is_believed
 
 
 def test_a_start_for_gaps_alone_races_where_there_are_gaps_and_foretells_nothing() -> None:
     for_gaps = replace(smooth("smooth"), margin=math.inf)
-    stack, report = race([candidate("line", 30.0), for_gaps], with_gaps(), is_series=True)
+    stack, report = select([candidate("line", 30.0), for_gaps], with_gaps(), is_series=True)
     assert report.weight == {"line": [1.0]}
     assert report.weight_in_gaps["smooth"][0] > 0.9
     assert len(stack.members) == 2
-    _, report = race([candidate("line", 30.0), for_gaps], wave(400), is_series=True)
+    _, report = select([candidate("line", 30.0), for_gaps], wave(400), is_series=True)
     assert list(report.held_out_mnll) == ["line"]
 
 
 def test_who_leads_without_a_say_leaves_the_others_their_weights() -> None:
     """A start for gaps alone that also forecasts best, by far."""
     for_gaps = replace(candidate("right", 30.0), margin=math.inf)
-    _, report = race(
+    _, report = select(
         [candidate("wrong", 9.0), smooth("smooth"), for_gaps], with_gaps(), is_series=True
     )
     assert "right" not in report.weight and "right" not in report.held_out_mnll
@@ -478,7 +493,7 @@ def test_a_start_that_fails_in_gaps_foretells_all_the_same() -> None:
         return line.build(rows, seed)
 
     unlucky = replace(line, build=build)
-    _, report = race([unlucky, smooth("smooth")], with_gaps(), is_series=True)
+    _, report = select([unlucky, smooth("smooth")], with_gaps(), is_series=True)
     assert report.weight["line"][0] > 0.9 and report.weight_in_gaps == {"smooth": [1.0]}
     assert not report.failed
 
@@ -487,7 +502,7 @@ def test_where_nobody_is_judged_in_gaps_the_weights_of_the_tail_hold() -> None:
     silent = [
         replace(item, fills_gaps=False) for item in (candidate("line", 30.0), smooth("smooth"))
     ]
-    stack, report = race(silent, with_gaps(), is_series=True)
+    stack, report = select(silent, with_gaps(), is_series=True)
     assert report.weight_in_gaps == {}
     torch.testing.assert_close(stack.weight_in_gaps, stack.weight)
 
@@ -498,15 +513,15 @@ def test_an_output_without_gaps_keeps_the_weights_of_the_tail() -> None:
     )
     known = torch.tensor([[0.0, torch.nan]] * 3)
     entrants = [
-        Entrant(item, item.build(wave(), 0), History(), two, two._replace(density=known))
+        FittedCandidate(item, item.build(wave(), 0), History(), two, two._replace(density=known))
         for item in (candidate("first", 30.0), candidate("second", 9.0))
     ]
-    in_gaps = weight_in_gaps(entrants)
+    in_gaps = gap_weights(entrants)
     torch.testing.assert_close(in_gaps, torch.tensor([[0.5, 0.0], [0.5, 0.0]]))
-    jobs = jobs_of(entrants, torch.tensor([[0.9, 0.8], [0.1, 0.2]]), in_gaps)
-    shares = torch.stack([job.share for found in jobs for job in found]).sum(0)
+    chosen = choose_members(entrants, torch.tensor([[0.9, 0.8], [0.1, 0.2]]), in_gaps)
+    shares = torch.stack([weight for item in chosen for _, weight in item.members]).sum(0)
     torch.testing.assert_close(shares, torch.ones(2, 2))
-    torch.testing.assert_close(jobs[0][0].share[1], torch.tensor([0.0, 0.8]))
+    torch.testing.assert_close(chosen[0].weight[1], torch.tensor([0.0, 0.8]))
 
 
 @pytest.mark.parametrize("weights_of", [stacking_weights, series_weights])
@@ -528,14 +543,14 @@ def test_starts_of_a_series_do_not_see_targets_that_count_next_to_nothing() -> N
     weight = torch.ones(len(wave())).double()
     weight[3], weight[5], weight[-20:] = 1e-6, 0.5, 1e-3
     rows = replace(wave(), weight=weight)
-    shown = held_out_module.start_rows(rows, is_series=True)
+    shown = split_module.rows_to_initialise(rows, is_series=True)
     light = [3, *range(len(rows) - 20, len(rows))]
     assert shown.y.isnan().nonzero()[:, 0].tolist() == light
     late = torch.where(weight[:, None] == 1e-3, rows.y, torch.nan)  # all of it is light
     rows = replace(rows, y=torch.cat([rows.y, late], dim=1))
-    shown = held_out_module.start_rows(rows, is_series=True)
+    shown = split_module.rows_to_initialise(rows, is_series=True)
     assert not bool(shown.y[-20:, 1].isnan().any())
-    assert held_out_module.start_rows(rows, is_series=False) is rows
+    assert split_module.rows_to_initialise(rows, is_series=False) is rows
 
 
 @pytest.mark.parametrize("is_series", [True, False])
@@ -546,7 +561,7 @@ def test_wrong_rows_of_next_to_no_weight_are_as_good_as_missing(is_series: bool)
     wrong = Rows(rows.x, torch.where(weight[:, None] == 1, rows.y, 100.0), weight)
     missing = Rows(rows.x, torch.where(weight[:, None] == 1, rows.y, torch.nan))
     entrants = [candidate("right", 30.0, noise=0.002), candidate("wrong", 9.0)]
-    found, expected = (race(entrants, rows, is_series)[1] for rows in (wrong, missing))
+    found, expected = (select(entrants, rows, is_series)[1] for rows in (wrong, missing))
     assert found.held_out_mnll["right"] == pytest.approx(expected.held_out_mnll["right"], rel=1e-3)
     assert found.held_out_nmse == pytest.approx(expected.held_out_nmse, rel=1e-3)
     assert found.weight["right"] == pytest.approx(expected.weight["right"], rel=1e-3)
@@ -559,3 +574,32 @@ def test_values_hidden_like_gaps_keep_their_weights() -> None:
     place = {float(x): float(w) for x, w in zip(rows.x[:, 0], weight, strict=True)}
     assert hidden is not None
     assert hidden.weight.tolist() == [place[float(x)] for x in hidden.x[:, 0]]
+
+
+def test_a_table_shows_every_candidate_once_with_the_reason_why_it_is_left_out() -> None:
+    candidates = [
+        candidate("wrong", 9.0),
+        failing("wild", TrainingDivergedError("left")),
+        candidate("right", 30.0),
+        replace(smooth("smooth"), margin=math.inf),
+    ]
+    _, selection = select(candidates, wave(), is_series=True)
+    selection.log_jacobian = [2.0]
+    table = selection.table(["load"])
+    assert list(table.columns) == ["load_mnll", "load_weight", "seconds", "left_out"]
+    assert list(table.index) == ["right", "wrong", "wild", "smooth"]  # the best score first
+    assert table["load_mnll"]["right"] == selection.held_out_mnll["right"][0] + 2
+    assert table["load_mnll"].isna().tolist() == [False, False, True, True]
+    assert table["load_weight"].tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert (table["seconds"][:3] > 0).all()
+    assert table["left_out"]["right"] == "" and table["left_out"]["wild"] == "left"
+    assert "weight" in table["left_out"]["wrong"] and "gaps" in table["left_out"]["smooth"]
+    assert Selection.from_dict(asdict(selection)) == selection
+
+
+def test_a_table_of_a_series_with_gaps_has_the_weights_in_gaps_too() -> None:
+    _, selection = select([candidate("line", 30.0), smooth("smooth")], with_gaps(), is_series=True)
+    table = selection.table(["y"])
+    assert table["y_weight_in_gaps"]["smooth"] > 0.9
+    assert table["y_weight"]["line"] > 0.9
+    assert table[["y_weight", "y_weight_in_gaps"]].sum().tolist() == pytest.approx([1.0, 1.0])

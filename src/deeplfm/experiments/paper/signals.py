@@ -10,8 +10,7 @@ from jaxtyping import Float64
 from numpy import ndarray
 
 from deeplfm.errors import ConfigError, DeepLFMError, InputError
-from deeplfm.experiments.declaration import Split
-from deeplfm.experiments.splits import rows_between, series_split
+from deeplfm.experiments.declaration import Split, rows_between, series_split
 
 _N_ROWS = 1000
 
@@ -25,7 +24,7 @@ class Signals:
         dataset: in the catalogue of data.
         outputs: names of the signals.
         note: what a reader must know of them.
-        warning: what every table must say of them.
+        warning: above every table.
     """
 
     title: str
@@ -82,7 +81,7 @@ _SUBSTITUTES = {
         "mimic-037",
         ("ABP", "ECG", "RESP"),
         "MIMIC record 037, rows 0 to 999, with respiration in place of intracranial pressure; the "
-        "paper's numbers are of CHARIS, and say nothing of these rows.",
+        "published numbers are of CHARIS and cannot be compared.",
         "MIMIC 037, not CHARIS",
     )
 }

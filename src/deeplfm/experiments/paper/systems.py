@@ -6,7 +6,15 @@ from functools import partial
 
 from deeplfm.data.simulated import LORENZ_STATES, lorenz
 from deeplfm.data.simulated import fitzhugh_nagumo as simulate_nerve
-from deeplfm.experiments.declaration import Case, Column, Experiment, Split, paper_table
+from deeplfm.experiments.declaration import (
+    Case,
+    Column,
+    Experiment,
+    Split,
+    paper_table,
+    rows_between,
+    series_split,
+)
 from deeplfm.experiments.models import (
     comparator,
     comparators,
@@ -15,7 +23,6 @@ from deeplfm.experiments.models import (
     ensemble,
     paper_dlfm,
 )
-from deeplfm.experiments.splits import rows_between, series_split
 
 _OTHERS = ("GP", "LFM", "ridge on lags", "last period")
 

@@ -23,7 +23,7 @@ def toy() -> Experiment:
         models=(
             ensemble("series"),
             dlfm("series"),
-            paper_dlfm(batch_size=500),  # all training rows, as the paper says
+            paper_dlfm(batch_size=500),  # all training rows, as in the paper
             *deep_gp("DGP-EQ", paper="DGP"),
             *deep_gp("DGP-ARC"),
             *comparators("GP", "VAR-GP", "DNN", "LFM", "LFM-RFF", "hybrid kernel"),

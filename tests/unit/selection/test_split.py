@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from deeplfm.selection.gaps import hide_like_gaps
+from deeplfm.selection.split import hide_like_gaps
 from deeplfm.training import Rows
 
 
