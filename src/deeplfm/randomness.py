@@ -1,4 +1,4 @@
-"""Noise that is a function of what it is for, so that a run can be repeated or resumed bit by bit."""
+"""Random streams by purpose and index, so that a run can be repeated or resumed bit by bit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STREAMS = {
 
 
 def seed_for(seed: int, stream: str, index: int = 0) -> int:
-    """A seed for one purpose: unrelated streams for unrelated purposes."""
+    """A seed for one purpose; streams of different purposes are independent."""
     state = np.random.SeedSequence([seed, _STREAMS[stream], index]).generate_state(1, np.uint64)
     return int(state[0] >> 1)  # torch takes signed 64 bits
 
@@ -49,12 +49,12 @@ def standard_normal(
 ) -> Float[Tensor, "S ..."]:
     """Standard normal noise for samples; antithetic noise comes in pairs ε, −ε.
 
-    What is odd in the noise cancels within a pair, and most of the noise of a gradient is.
+    Odd functions of the noise cancel within a pair; they are most of the variance of a gradient.
 
     Args:
         n_samples: number S of samples.
-        shape: of the noise of one sample.
-        like: tensor whose dtype and device it takes.
+        shape: shape of one sample.
+        like: tensor of the dtype and device to use.
         generator: source of noise.
         is_antithetic: whether to pair samples; the last of an odd number is alone.
     """

@@ -49,7 +49,7 @@ WORDS = {
     r"tells?|told|telling": "report, show",
     r"n_bells|n_heard": "n_components, n_neighbours",
     r"rounds|(?:a|one|longer|whole|each|the) round(?= |\.|,|;)": "cycles",
-    r"start=|preset=|--start|--preset": "model=, --model",
+    r"start=[\"']|--start|presets?": "model=, --model",
     r"answers?|answered|answering": "prediction, response",
     r"feedback": "nonlinear autoregression",
 }

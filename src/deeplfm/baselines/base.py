@@ -1,4 +1,4 @@
-"""What every comparator shares: one interface, one scaling, answers in the user's units."""
+"""The interface that all comparators share: scaling, and predictions in the user's units."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from deeplfm.predictive.mixture import Predictive
 class Baseline(RegressorMixin, MultiOutputMixin, BaseEstimator):
     """A model to compare with.
 
-    A comparator says how it learns in :meth:`_fit` and what it predicts in :meth:`_predict`, both in
-    standardised units. Where its class says ``is_series``, it is given one column, of time, in order
-    and mapped to [0, 1]; all else is standardised. NaN marks a missing target.
+    A comparator implements :meth:`_fit` and :meth:`_predict` in standardised units. With ``is_series``
+    its input is one column of times, sorted and mapped to [0, 1]. NaN marks a missing target.
 
     Attributes:
         n_features_in_: number of input columns.
@@ -35,17 +34,12 @@ class Baseline(RegressorMixin, MultiOutputMixin, BaseEstimator):
 
     is_series: ClassVar[bool] = False
     is_random: ClassVar[bool] = True  # whether another seed gives another fit
-    most_rows: ClassVar[int | None] = None  # where the cost grows too fast for more
+    most_rows: ClassVar[int | None] = None  # that it takes
     counts: ClassVar[tuple[str, ...]] = ()  # parameters that are whole numbers of at least 1
     random_state: int
 
     def fit(self, X: Any, Y: Any) -> Self:
-        """Learn from inputs and targets.
-
-        Args:
-            X: inputs; a vector is one column.
-            Y: one or several targets for each row; NaN marks missing ones.
-        """
+        """Fit to inputs and one or several targets for each row; NaN marks a missing target."""
         _check_feature_names(self, X, reset=True)
         self._check_settings()
         inputs = check_inputs(X)

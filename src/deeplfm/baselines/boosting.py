@@ -1,7 +1,8 @@
-"""Gradient-boosted trees: what most people would try first on a table."""
+"""Gradient-boosted trees, the usual first choice for a table."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,22 +22,20 @@ from deeplfm.predictive.mixture import Predictive
 Array = NDArray[np.float64]
 
 _SIZES = ({"max_leaf_nodes": 15}, {"max_leaf_nodes": 31}, {"max_leaf_nodes": 127})
-# squared errors are mostly noise: slow trees of large leaves, or they run away
+# squared errors are mostly noise: slow trees with large leaves
 _SPREAD = {"loss": "gamma", "max_leaf_nodes": 15, "min_samples_leaf": 50, "learning_rate": 0.05}
-_WIDTHS = np.geomspace(
-    0.2, 5.0, 9
-)  # of the parts of an error's density, in units of its own spread
+_WIDTHS = np.geomspace(0.2, 5.0, 9)  # of the components of e
 _LEAST_VARIANCE = 1e-8
-_ROWS_FOR_MORE = 100  # below this, an inner split or a second model learns from next to nothing
+_ROWS_FOR_MORE = 100  # below this, no early stopping and no trees for σ
 _EM_STEPS = 200
 
 
+@dataclass(eq=False, repr=False)
 class BoostedTrees(Baseline):
     r"""y = f(x) + σ(x) e, with trees for f and for log σ², and e a mixture of Gaussians about zero.
 
-    Everything about the errors is learned from rows that the trees for f have not seen: the size of
-    the trees, σ(x) (gamma loss on squared errors) and the density of e, whose parts share a centre
-    and differ in width, so that heavy tails cost what they must.
+    Cross-validation errors choose the size of the trees and fit σ(x) (gamma loss on squared errors)
+    and the density of e, whose components share their mean and differ in width.
 
     Args:
         max_iter: most trees for each output; held-out rows stop earlier.
@@ -47,17 +46,10 @@ class BoostedTrees(Baseline):
 
     counts: ClassVar[tuple[str, ...]] = ("max_iter",)
 
-    def __init__(
-        self,
-        max_iter: int = 500,
-        learning_rate: float = 0.05,
-        n_folds: int = 5,
-        random_state: int = 0,
-    ) -> None:
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.n_folds = n_folds
-        self.random_state = random_state
+    max_iter: int = 500
+    learning_rate: float = 0.05
+    n_folds: int = 5
+    random_state: int = 0
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -73,10 +65,8 @@ class BoostedTrees(Baseline):
             self.outputs_.append(self._fit_output(x.numpy()[known], column[known]))
 
     def _fit_output(self, x: Array, y: Array) -> tuple[Any, Any, Array]:
-        """Trees of one output, trees of its spread, and weights of the parts of the error."""
-        if (
-            len(y) < 2 * self.n_folds
-        ):  # no rows to spare: the spread of the targets is that of errors
+        """Trees for f and for σ², and weights of the components of e."""
+        if len(y) < 2 * self.n_folds:  # too few rows: errors have the variance of the targets
             trees = self._trees(len(y)).fit(x, y)
             return trees, DummyRegressor().fit(x, np.ones(len(y))), _shares(np.ones(1))
         folds = KFold(self.n_folds, shuffle=True, random_state=self.random_state)

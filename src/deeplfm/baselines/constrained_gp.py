@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time as clock
+from dataclasses import dataclass
 from typing import ClassVar
 
 import pandas as pd
 import torch
 from jaxtyping import Float, Int
+from scipy.interpolate import CubicHermiteSpline
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -16,15 +18,16 @@ from deeplfm.baselines.base import Baseline
 from deeplfm.baselines.deep_states import DeepStates
 from deeplfm.baselines.densities import of_functions
 from deeplfm.baselines.gradient_matching import Matching
-from deeplfm.baselines.systems import SYSTEMS, System, follow, interpolate
+from deeplfm.baselines.systems import SYSTEMS, System, follow
 from deeplfm.errors import ConfigError, InputError, TrainingDivergedError
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import generator_for
 
-_N_NOISE = 3  # rounds of learning the noise
-_PRIORS = 0.2  # of the time, for the hyper-parameters
+_N_NOISE = 3  # updates of the noise variance
+_PRIORS = 0.2  # of the time limit, for the hyper-parameters
 
 
+@dataclass(eq=False, repr=False)
 class ConstrainedGP(Baseline):
     r"""C-DGP: states of a deep Gaussian process, given that their derivatives are f_d(x, θ).
 
@@ -60,25 +63,14 @@ class ConstrainedGP(Baseline):
     most_rows = 2000
     counts: ClassVar[tuple[str, ...]] = ("n_hidden", "n_features", "n_grid", "n_draws", "n_steps")
 
-    def __init__(
-        self,
-        system: str = "fitzhugh-nagumo",
-        n_hidden: int = 3,
-        n_features: int = 50,
-        n_grid: int = 200,
-        n_draws: int = 100,
-        n_steps: int = 100,
-        time_limit: float | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.system = system
-        self.n_hidden = n_hidden
-        self.n_features = n_features
-        self.n_grid = n_grid
-        self.n_draws = n_draws
-        self.n_steps = n_steps
-        self.time_limit = time_limit
-        self.random_state = random_state
+    system: str = "fitzhugh-nagumo"
+    n_hidden: int = 3
+    n_features: int = 50
+    n_grid: int = 200
+    n_draws: int = 100
+    n_steps: int = 100
+    time_limit: float | None = None
+    random_state: int = 0
 
     def _fit(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> None:
         system = self._scaled_system(y.shape[1])
@@ -129,7 +121,7 @@ class ConstrainedGP(Baseline):
         parameters: Float[Tensor, " R"],
         covariance: Float[Tensor, "U U"],
     ) -> None:
-        """Draws of the posterior, for prediction, and what it says of the parameters."""
+        """Keep draws of the posterior for prediction, and mean and std of the parameters."""
         generator = generator_for(self.random_state, "draw")
         normal = torch.randn(self.n_draws, len(covariance), generator=generator, dtype=states.dtype)
         offset = normal @ torch.linalg.cholesky(covariance).mT
@@ -162,28 +154,29 @@ class ConstrainedGP(Baseline):
         time, order = torch.unique(x[:, 0], return_inverse=True)
         rates = system.rate(self.states_, self.parameter_draws_[:, None])
         grid, states = self.grid_, self.states_
+        between = CubicHermiteSpline(grid, states, rates, axis=1)
         step = float((grid[-1] - grid[0]) / (len(grid) - 1))
         before, after = time < grid[0], time > grid[-1]
         parts = [
             follow(
                 system, states[:, 0], self.parameter_draws_, grid[0], time[before].flip(0), step
             ),
-            interpolate(grid, states, rates, time[~before & ~after]),
+            torch.as_tensor(between(time[~before & ~after])),
             follow(system, states[:, -1], self.parameter_draws_, grid[-1], time[after], step),
         ]
         paths = torch.cat([parts[0].flip(1), *parts[1:]], 1)
-        sane = paths.isfinite().all(-1).all(-1)  # an equation may run away with unlikely parameters
-        if not sane.any():
+        finite = paths.isfinite().all(-1).all(-1)  # unlikely parameters may diverge
+        if not finite.any():
             raise TrainingDivergedError(
-                f"ConstrainedGP.predict: all {self.n_draws} solutions of the equation run away before "
+                f"ConstrainedGP.predict: all {self.n_draws} solutions of the equation diverge before "
                 "the last row. Predict nearer to the training rows."
             )
-        paths = paths[sane][:, order]
+        paths = paths[finite][:, order]
         return of_functions(paths, self.noise_variance_.expand(paths.shape[1:]))
 
 
 def _grid(time: Float[Tensor, " N"], n_grid: int) -> tuple[Float[Tensor, " G"], Int[Tensor, " N"]]:
-    """Training times, with others where a step would be too long, and where the rows are in it."""
+    """Training times, others between them where a step is too long, and indices of the former."""
     width = time.diff()
     if len(time) < 3 or bool((width <= 0).any()):
         raise InputError(

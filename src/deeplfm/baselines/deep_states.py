@@ -113,7 +113,7 @@ class DeepStates(nn.Module):
         return (cross @ weight)[..., 0].mT
 
     def _paths(self, time: Float[Tensor, " N"]) -> tuple[Tensor, Tensor]:
-        """What each state is a function of, (t, h), in units in which far is 1; and its derivative."""
+        """Scaled inputs (t, h) of each state, and their derivative."""
         hidden, slope = self.hidden(time)
         along_time = torch.exp(-self.log_lengthscale) + 1 / _MAX_LENGTHSCALE
         rate = nn.functional.pad(along_time[:, None], (0, hidden.shape[1]), value=1.0)
@@ -125,13 +125,13 @@ class DeepStates(nn.Module):
     def _matern(
         self, here: Float[Tensor, "D A F"], there: Float[Tensor, "D B F"]
     ) -> tuple[Float[Tensor, "D A B"], Float[Tensor, "D A B"], Float[Tensor, "D A B"]]:
-        """Covariance of values, what its derivatives are multiples of, and how far all are apart."""
+        """Covariance of values, the common factor of its derivatives, and the distances."""
         far = torch.cdist(here, there, compute_mode="donot_use_mm_for_euclid_dist")
         fall = self.log_variance.exp()[:, None, None] * torch.exp(-far) / 3
         return fall * (3 + 3 * far + far.square()), fall, far
 
     def _factor(self, time: Tensor, known: Bool[Tensor, "N D"]) -> Float[Tensor, "D N N"]:
-        """Root of the covariance of the observations, and of 1 where there are none."""
+        """Cholesky factor of the covariance of the observations; the identity where there are none."""
         path, _ = self._paths(time)
         gram, *_ = self._matern(path, path)
         mask = known.mT.to(gram)

@@ -1,4 +1,4 @@
-"""Maximum of an objective by L-BFGS, from several starts."""
+"""Maximum of the marginal likelihood by L-BFGS, from several starting values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fit_from(
     """A tenth of the steps from each start, then on from the best.
 
     Args:
-        starts: models at their starting values.
+        starts: models with their starting values.
         loss: minus the log evidence of a model.
         n_steps: steps of L-BFGS from the best start.
         owner: whose fit it is.
@@ -46,7 +46,7 @@ def fit_from(
     """
     started = time.monotonic()
     tried: list[tuple[float, Model]] = []
-    for number, model in enumerate(starts, start=1):
+    for number, model in enumerate(starts, 1):
         share = _TRIALS * number / len(starts)
         deadline = None if time_limit is None else started + share * time_limit
         if tried and _is_past(deadline):

@@ -3,6 +3,7 @@ r"""Gaussian process regression with its exact marginal likelihood: the baseline
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +26,7 @@ _LEAST_NOISE = 1e-6
 _BLOCK = 1000  # rows predicted at a time
 
 
+@dataclass(eq=False, repr=False)
 class ExactGP(Baseline):
     r"""y = c + f(x) + ε with f ~ GP(0, a² exp(−|x−x'|²/2ℓ²)), one process for each output.
 
@@ -46,12 +48,9 @@ class ExactGP(Baseline):
     most_rows = 10_000
     counts: ClassVar[tuple[str, ...]] = ("n_steps",)
 
-    def __init__(
-        self, n_steps: int = 100, time_limit: float | None = None, random_state: int = 0
-    ) -> None:
-        self.n_steps = n_steps
-        self.time_limit = time_limit
-        self.random_state = random_state
+    n_steps: int = 100
+    time_limit: float | None = None
+    random_state: int = 0
 
     def _fit(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> None:
         offset = np.random.default_rng(self.random_state).normal(0, 0.1, len(_LENGTHSCALES))

@@ -71,8 +71,8 @@ class Matching:
 
     def learn_noise(self, states: Float[Tensor, "N D"], covariance: Float[Tensor, "U U"]) -> None:
         """Variance of each state's noise: the expected square of what is left."""
-        doubt = covariance.diagonal()[: states.numel()].reshape(states.shape[1], -1).mT
-        square = ((self.values - states).square() + doubt) * self.known
+        variance = covariance.diagonal()[: states.numel()].reshape(states.shape[1], -1).mT
+        square = ((self.values - states).square() + variance) * self.known
         self.noise = (square.sum(0) / self.known.sum(0)).clamp_min(LEAST_NOISE)
 
     def _descend(

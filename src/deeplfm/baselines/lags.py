@@ -1,12 +1,14 @@
-"""Two forecasts that a model of a series has to beat: ridge on lags, and the last period again."""
+"""Two simple forecasts of a series: ridge regression on lags, and the last period repeated."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
+from sklearn.linear_model import Ridge
 
 from deeplfm.baselines.recursion import Array, Recursion, Rule, inner_rows
 from deeplfm.errors import InputError
@@ -15,11 +17,12 @@ _PENALTIES = tuple(10.0 ** np.arange(-3, 3.5, 0.5))
 _SHARE = 3  # lags are at most one in so many rows
 
 
+@dataclass(eq=False, repr=False)
 class RidgeOnLags(Recursion):
     """Linear in the last values, of the output itself or of all of them, with an L2 penalty.
 
-    Which of the two and how strong a penalty is chosen for each output by forecasts of the last
-    quarter of the rows, from every origin in it, by rules that had not seen them.
+    Lags and penalty of each output are chosen by forecasts of the held-out last quarter of the rows,
+    from every origin in it.
 
     Args:
         n_lags: number of lags; of fewer rows, at most a third of them.
@@ -28,9 +31,8 @@ class RidgeOnLags(Recursion):
 
     counts: ClassVar[tuple[str, ...]] = ("n_lags",)
 
-    def __init__(self, n_lags: int = 200, random_state: int = 0) -> None:
-        self.n_lags = n_lags
-        self.random_state = random_state
+    n_lags: int = 200
+    random_state: int = 0
 
     def _choose(self, values: Float[np.ndarray, "N D"]) -> None:
         n_outputs = values.shape[1]
@@ -79,18 +81,18 @@ class RidgeOnLags(Recursion):
         return problems
 
 
+@dataclass(eq=False, repr=False)
 class LastPeriod(Recursion):
-    """The last period of each output, over and over.
+    """The last period of each output, repeated.
 
-    The period is the lag, of at most half the rows, at which the output is most like itself, beyond the
-    lags at which it is so because it is smooth; the last value is repeated where it does not oscillate.
+    The period is the lag, of at most half the rows, with the smallest mean squared difference, beyond
+    the short lags of a smooth series; without one the last value is repeated.
 
     Args:
         random_state: not used; the fit has no randomness.
     """
 
-    def __init__(self, random_state: int = 0) -> None:
-        self.random_state = random_state
+    random_state: int = 0
 
     def _choose(self, values: Float[np.ndarray, "N D"]) -> None:
         self.period_ = np.array([_period(column) for column in values.T])
@@ -104,13 +106,8 @@ class LastPeriod(Recursion):
 def _ridge(
     columns: NDArray[np.int64], lags: Array, target: Array, penalty: float
 ) -> tuple[NDArray[np.int64], Array]:
-    """Columns and their weights; through the smaller of the two Gram matrices."""
-    n_rows, n_columns = lags.shape
-    if n_columns <= n_rows:
-        weight = np.linalg.solve(lags.T @ lags + penalty * np.eye(n_columns), lags.T @ target)
-    else:
-        weight = lags.T @ np.linalg.solve(lags @ lags.T + penalty * np.eye(n_rows), target)
-    return columns, np.asarray(weight, np.float64)
+    """Columns and their weights."""
+    return columns, Ridge(penalty, fit_intercept=False, solver="cholesky").fit(lags, target).coef_
 
 
 def _rule(weights: list[tuple[NDArray[np.int64], Array]]) -> Rule:

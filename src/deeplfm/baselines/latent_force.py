@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -50,8 +51,7 @@ class LatentForceKernel(gpytorch.kernels.Kernel):
     Args:
         n_outputs: number D of outputs.
         n_forces: number Q of forces.
-        is_running: the system has run for ever, and what it answers is stationary: H = P/(α+β) and
-            G = P; otherwise it is at rest at time 0.
+        is_running: the system is stationary: H = P/(α+β) and G = P; otherwise it is at rest at time 0.
     """
 
     def __init__(self, n_outputs: int, n_forces: int, is_running: bool = True) -> None:
@@ -91,17 +91,18 @@ class LatentForceKernel(gpytorch.kernels.Kernel):
         """Covariance of outputs with a force."""
         output = x[:, 1].long()
         lengthscale = self.log_lengthscale[force].exp()
-        answer = self._answer(self.decay[output, None], x[:, :1] - time, time, lengthscale)
+        response = self._response(self.decay[output, None], x[:, :1] - time, time, lengthscale)
         strength = self.sensitivity[output, force, None]
-        return 0.5 * math.sqrt(math.pi) * lengthscale * strength * answer
+        return 0.5 * math.sqrt(math.pi) * lengthscale * strength * response
 
     def _half(self, a: Tensor, b: Tensor, s: Tensor, t: Tensor, lengthscale: Tensor) -> Tensor:
-        value = self._answer(a, s - t, t, lengthscale)
+        value = self._response(a, s - t, t, lengthscale)
         if not self.is_running:
-            value = value - torch.exp(-b * t) * self._answer(a, s, torch.zeros_like(t), lengthscale)
+            at_rest = self._response(a, s, torch.zeros_like(t), lengthscale)
+            value = value - torch.exp(-b * t) * at_rest
         return value / (a + b)
 
-    def _answer(self, decay: Tensor, lag: Tensor, t: Tensor, lengthscale: Tensor) -> Tensor:
+    def _response(self, decay: Tensor, lag: Tensor, t: Tensor, lengthscale: Tensor) -> Tensor:
         value = _scaled_erfc(decay, lag, lengthscale)
         if self.is_running:
             return value
@@ -118,6 +119,7 @@ def _scaled_erfc(decay: Tensor, lag: Tensor, lengthscale: Tensor) -> Tensor:
     return torch.where(z >= 0, near, far)
 
 
+@dataclass(eq=False, repr=False)
 class LatentForceModel(Baseline):
     r"""y_d = c_d + f_d + ε_d with f_d' + γ_d f_d = Σ_q S_dq u_q, and all outputs sharing the forces.
 
@@ -139,27 +141,19 @@ class LatentForceModel(Baseline):
     is_series: ClassVar[bool] = True
     counts: ClassVar[tuple[str, ...]] = ("n_forces", "n_steps")
 
-    def __init__(
-        self,
-        n_forces: int = 2,
-        is_running: bool = True,
-        n_steps: int = 100,
-        time_limit: float | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.n_forces = n_forces
-        self.is_running = is_running
-        self.n_steps = n_steps
-        self.time_limit = time_limit
-        self.random_state = random_state
+    n_forces: int = 2
+    is_running: bool = True
+    n_steps: int = 100
+    time_limit: float | None = None
+    random_state: int = 0
 
     def _fit(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> None:
         row, output = (~y.isnan()).nonzero(as_tuple=True)
         if len(row) > _MOST_VALUES:
             raise InputError(
                 f"LatentForceModel.fit: {len(row)} known values, but its cost is their cube and "
-                f"{_MOST_VALUES} the most it takes. Thin the rows out, or fit a DeepLFMRegressor with "
-                "start='lfm'."
+                f"{_MOST_VALUES} the most it takes. Thin the rows out, or fit "
+                "DeepLFMRegressor(model='lfm')."
             )
         starts = [self._start(y.shape[1], size) for size in _LENGTHSCALES]
         places, values = _places(x[row, 0], output), y[row, output]
@@ -209,8 +203,8 @@ class LatentForceModel(Baseline):
     def forces(self, X: Any) -> list[Curve]:
         """Posterior of each latent force at some times, in units of its own standard deviation.
 
-        A constant force only shifts the outputs, as their levels c_d do: data tell the shape of a
-        force and not its level.
+        A constant force only shifts the outputs, as their levels c_d do: the data determine the shape
+        of a force and not its level.
         """
         check_is_fitted(self)
         inputs = check_inputs(X, 1, type(self).__name__)
@@ -224,7 +218,7 @@ class LatentForceModel(Baseline):
 
 
 class _Process(nn.Module):
-    """A latent force model and, once conditioned, what it knows of its data."""
+    """A latent force model, and its posterior once it is conditioned on data."""
 
     def __init__(self, kernel: LatentForceKernel, n_outputs: int) -> None:
         super().__init__()
@@ -246,7 +240,7 @@ class _Process(nn.Module):
         return 0.5 * (white.square().sum() + log_determinant + constant) / len(values)
 
     def condition(self, places: Tensor, values: Tensor) -> None:
-        """Take in the data."""
+        """Condition on data."""
         self.places = places
         self.factor, residual = self._factor(places, values)
         self.coefficient = torch.cholesky_solve(residual[:, None], self.factor)[:, 0]
@@ -271,7 +265,7 @@ class _Process(nn.Module):
         return mean, (1 - explained).clamp_min(0.0)
 
     def _update(self, cross: Float[Tensor, "A N"]) -> tuple[Tensor, Tensor]:
-        """Mean and explained variance of what covaries so with the data."""
+        """Mean and explained variance of values with this covariance to the data."""
         white = torch.linalg.solve_triangular(self.factor, cross.mT, upper=False)
         return cross @ self.coefficient, white.square().sum(0)
 

@@ -1,9 +1,10 @@
-r"""A neural network with dropout, whose random masks make its predictions a distribution."""
+"""A neural network with dropout in training and in prediction (MC dropout)."""
 
 from __future__ import annotations
 
 import math
 from copy import deepcopy
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
@@ -24,11 +25,12 @@ _LOOK_EVERY = 50  # steps between looks at the held-out rows
 _NOISES = torch.logspace(-5, 0.5, 56, dtype=torch.float64)  # variances, in standardised units
 
 
+@dataclass(eq=False, repr=False)
 class NeuralNetwork(Baseline):
     """Layers of rectified linear units with dropout, in training and in prediction.
 
-    A mask of the units is one network, and a prediction a mixture of networks and noise (MC dropout).
-    A tenth of the rows is held out: they say when to stop, and how much noise there is.
+    Each mask of the units is one network; a prediction is a mixture of networks, with noise. A tenth of
+    the rows is held out for early stopping and for the noise variance.
 
     Args:
         hidden: widths of the hidden layers.
@@ -43,25 +45,14 @@ class NeuralNetwork(Baseline):
 
     counts: ClassVar[tuple[str, ...]] = ("n_masks", "n_steps", "batch_size")
 
-    def __init__(
-        self,
-        hidden: tuple[int, ...] = (300,),
-        dropout: float = 0.5,
-        n_masks: int = 100,
-        n_steps: int = 3000,
-        batch_size: int = 1000,
-        learning_rate: float = 0.01,
-        time_limit: float | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.hidden = hidden
-        self.dropout = dropout
-        self.n_masks = n_masks
-        self.n_steps = n_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.time_limit = time_limit
-        self.random_state = random_state
+    hidden: tuple[int, ...] = (300,)
+    dropout: float = 0.5
+    n_masks: int = 100
+    n_steps: int = 3000
+    batch_size: int = 1000
+    learning_rate: float = 0.01
+    time_limit: float | None = None
+    random_state: int = 0
 
     def _check_settings(self) -> None:
         super()._check_settings()

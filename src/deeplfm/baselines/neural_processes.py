@@ -1,4 +1,4 @@
-"""Neural processes: networks that learn to predict from parts of a series, by the optional package."""
+"""Neural processes, trained on segments of a series; needs the package neuralprocesses."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -31,13 +32,14 @@ _VALIDATED, _FEWEST_VALIDATED = 0.2, 20  # the end of a series, and rows of it
 _LOOK_EVERY = 50  # steps
 
 
+@dataclass(eq=False, repr=False)
 class NeuralProcess(Baseline):
-    """A convolutional neural process for each output, trained on stretches of its own series.
+    """A convolutional neural process for each output, trained on segments of its own series.
 
-    A task is a stretch of the record: some rows are the context, the others are to be predicted,
-    after it or between. In the end a network knows its own series by heart; so one is trained without the
-    last fifth of the rows, and another on all of them for as many steps as foretold that fifth best. All
-    known rows are the context of a prediction. Shifts of time change nothing.
+    A task is a segment of the record: some rows are the context, the others, after or between them, are
+    the targets. Against overfitting, one network is trained without the last fifth of the rows, and
+    another on all rows for the number of steps that predicted that fifth best. All known rows are the
+    context of a prediction. Predictions are equivariant to shifts of time.
 
     Args:
         channels: of each level of the U-net.
@@ -52,21 +54,12 @@ class NeuralProcess(Baseline):
     is_series: ClassVar[bool] = True
     counts: ClassVar[tuple[str, ...]] = ("n_steps", "batch_size")
 
-    def __init__(
-        self,
-        channels: tuple[int, ...] = (64,) * 6,
-        n_steps: int = 1000,
-        batch_size: int = 16,
-        learning_rate: float = 1e-3,
-        time_limit: float | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.channels = channels
-        self.n_steps = n_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.time_limit = time_limit
-        self.random_state = random_state
+    channels: tuple[int, ...] = (64,) * 6
+    n_steps: int = 1000
+    batch_size: int = 16
+    learning_rate: float = 1e-3
+    time_limit: float | None = None
+    random_state: int = 0
 
     def _fit(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> None:
         package = _package(type(self).__name__)
@@ -95,7 +88,7 @@ class NeuralProcess(Baseline):
         n_steps: int,
         ending: _Ending | None = None,
     ) -> Any:
-        """A network that has seen some rows, and been looked at along its way."""
+        """A network trained on some rows, scored on the end of the series during training."""
         generator = generator_for(self.random_state, "step", output)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_for(self.random_state, "model", output))
@@ -142,18 +135,18 @@ class NeuralProcess(Baseline):
 
     def _predict(self, x: Float[Tensor, "N P"]) -> Predictive:
         new = (x[:, 0] / self.unit_).float()[None, None]
-        answers = [
+        predictions = [
             _call(network, seen[None, None], values[None, None], new)
             for network, seen, values in self.outputs_
         ]
-        mean = torch.stack([answer.mean[0, 0].double() for answer in answers], 1)
-        total = torch.stack([answer.var[0, 0].double() for answer in answers], 1)
-        latent = torch.stack([answer.noiseless.var[0, 0].double() for answer in answers], 1)
+        mean = torch.stack([item.mean[0, 0].double() for item in predictions], 1)
+        total = torch.stack([item.var[0, 0].double() for item in predictions], 1)
+        latent = torch.stack([item.noiseless.var[0, 0].double() for item in predictions], 1)
         latent = latent.expand_as(total).clamp_min(0.0)
         noise = (total - latent).clamp_min(_LEAST_NOISE)
 
         def draw(n_draws: int, seed: int) -> Tensor:
-            return torch.stack([_draws(answer, n_draws, seed) for answer in answers], -1)
+            return torch.stack([_draws(item, n_draws, seed) for item in predictions], -1)
 
         weight = torch.ones(1, mean.shape[1], dtype=mean.dtype)
         return Predictive(mean[None], latent[None], noise, weight, draw)
@@ -172,12 +165,7 @@ class GaussianNP(NeuralProcess):
 
 
 class _Ending:
-    """The end of a series, and after how many steps a network foretold it best.
-
-    Args:
-        time_: times in order.
-        values: none missing.
-    """
+    """The end of a series, and the number of steps after which a network predicted it best."""
 
     def __init__(self, time_: Float[Tensor, " N"], values: Float[Tensor, " N"]) -> None:
         n_end = round(_VALIDATED * len(values))
@@ -194,8 +182,8 @@ class _Ending:
         if len(target) == 0:
             return
         try:
-            answer = _call(network, seen[None, None], known[None, None], new[None, None])
-            score = -float(answer.logpdf(target[None, None]).mean())
+            prediction = _call(network, seen[None, None], known[None, None], new[None, None])
+            score = -float(prediction.logpdf(target[None, None]).mean())
         except torch.linalg.LinAlgError:
             return
         if score < self._score:
@@ -253,7 +241,7 @@ def _tasks(
     n_tasks: int,
     generator: torch.Generator,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Context times and values, target times and values, of stretches of one length: B 1 n each."""
+    """Context times and values, target times and values, of segments of one length: B 1 n each."""
 
     def uniform() -> float:
         return float(torch.rand((), generator=generator))
@@ -271,9 +259,9 @@ def _tasks(
     return t[..., :n_context], y[..., :n_context], t[..., n_context:], y[..., n_context:]
 
 
-def _draws(answer: Any, n_draws: int, seed: int) -> Float[Tensor, "S N"]:
+def _draws(prediction: Any, n_draws: int, seed: int) -> Float[Tensor, "S N"]:
     """Whole functions; a distribution without a joint one is its mean."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed_for(seed, "draw"))
-        drawn = answer.noiseless.sample(n_draws)
+        drawn = prediction.noiseless.sample(n_draws)
     return drawn.reshape(n_draws, -1).double()

@@ -1,4 +1,4 @@
-"""Forecasts made one step after another, with errors learned from held-out rows."""
+"""Recursive forecasts, with the variance of their errors from held-out rows."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class Recursion(Baseline):
         self.rule_ = self._learn(self.values_)
 
     def _choose(self, values: Float[np.ndarray, "N D"]) -> None:
-        """Settle, from the data, what :meth:`_learn` needs to know."""
+        """Choose the settings of :meth:`_learn` from the data."""
         raise NotImplementedError
 
     def _learn(self, values: Float[np.ndarray, "N D"]) -> Rule:
-        """The rule for the next row that some rows teach."""
+        """The rule for the next row, fitted to some rows."""
         raise NotImplementedError
 
     def _predict(self, x: Float[Tensor, "N P"]) -> Predictive:
@@ -67,16 +67,14 @@ class Recursion(Baseline):
         if stray.any() or (index < 0).any():
             row = int(np.flatnonzero(stray | (index < 0))[0])
             raise InputError(
-                f"X: row {row} is {place[row]:.4g} steps after the first training row, and "
-                f"{type(self).__name__} knows whole steps from there on only. Give times on the "
+                f"X: row {row} is {place[row]:.4g} steps after the first training row, but "
+                f"{type(self).__name__} predicts whole steps after it only. Give times on the "
                 "training rows' grid."
             )
-        mean, _, age = self._walk(self.rule_, self.values_, int(index.max()) + 1)
+        mean, _, age = self._recurse(self.rule_, self.values_, int(index.max()) + 1)
         longest = len(self.variance_)
         variance = np.take_along_axis(self.variance_, np.minimum(age, longest) - 1, 0)
-        variance = variance * np.maximum(
-            age / longest, 1.0
-        )  # beyond what was tried, as a random walk
+        variance = variance * np.maximum(age / longest, 1.0)  # beyond: as a random walk
         variance[: self.memory_] = np.maximum(variance[: self.memory_], 1.0)  # nothing came before
         weight = torch.ones(1, mean.shape[1], dtype=torch.float64)
         noise = torch.as_tensor(variance[index])
@@ -86,7 +84,7 @@ class Recursion(Baseline):
         """Errors of forecasts from every row after the first ones; NaN where the truth is not known."""
         values = self.values_
         n_ahead = len(values) - n_inner
-        _, filled, _ = self._walk(rule, values, len(values))
+        _, filled, _ = self._recurse(rule, values, len(values))
         padded = np.vstack([np.zeros((self.memory_, values.shape[1])), filled])
         truth = np.vstack([values, np.full((n_ahead, values.shape[1]), np.nan)])
         origin = np.arange(n_inner, len(values))
@@ -98,7 +96,7 @@ class Recursion(Baseline):
             recent = np.concatenate([recent[:, 1:], row[:, None]], 1)
         return errors
 
-    def _walk(
+    def _recurse(
         self, rule: Rule, values: Array, n_rows: int
     ) -> tuple[Array, Array, NDArray[np.int64]]:
         """Step by step: predictions, values with their gaps filled, steps since the last known."""

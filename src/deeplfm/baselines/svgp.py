@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -27,6 +28,7 @@ _LEAST_NOISE = 1e-6
 _BLOCK = 1000  # rows predicted at a time
 
 
+@dataclass(eq=False, repr=False)
 class SparseGP(Baseline):
     r"""y_d = Σ_q a_dq g_q(x) + ε_d: a linear model of coregionalisation, with noise for each output.
 
@@ -46,23 +48,13 @@ class SparseGP(Baseline):
 
     counts: ClassVar[tuple[str, ...]] = ("n_inducing", "n_steps", "batch_size")
 
-    def __init__(
-        self,
-        n_inducing: int = 100,
-        n_latents: int | None = None,
-        n_steps: int = 2000,
-        batch_size: int = 1000,
-        learning_rate: float = 0.01,
-        time_limit: float | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.n_inducing = n_inducing
-        self.n_latents = n_latents
-        self.n_steps = n_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.time_limit = time_limit
-        self.random_state = random_state
+    n_inducing: int = 100
+    n_latents: int | None = None
+    n_steps: int = 2000
+    batch_size: int = 1000
+    learning_rate: float = 0.01
+    time_limit: float | None = None
+    random_state: int = 0
 
     def _fit(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> None:
         generator = generator_for(self.random_state, "start")

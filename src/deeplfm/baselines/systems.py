@@ -92,23 +92,3 @@ def _runge_kutta(system: System, states: Tensor, parameters: Tensor, step: float
     third = system.rate(states + step / 2 * second, parameters)
     fourth = system.rate(states + step * third, parameters)
     return states + step / 6 * (first + 2 * second + 2 * third + fourth)
-
-
-def interpolate(
-    grid: Float[Tensor, " G"],
-    states: Float[Tensor, "C G D"],
-    rates: Float[Tensor, "C G D"],
-    time: Float[Tensor, " N"],
-) -> Float[Tensor, "C N D"]:
-    """The cubic that has the given values and derivatives at both ends of every step (Hermite)."""
-    left = (torch.searchsorted(grid, time, right=True) - 1).clamp(0, len(grid) - 2)
-    width = (grid[left + 1] - grid[left])[:, None]
-    s = (time - grid[left])[:, None] / width
-    near, far = states[:, left], states[:, left + 1]
-    slope, next_slope = rates[:, left] * width, rates[:, left + 1] * width
-    return (
-        (1 + 2 * s) * (1 - s) ** 2 * near
-        + s * (1 - s) ** 2 * slope
-        + s**2 * (3 - 2 * s) * far
-        + s**2 * (s - 1) * next_slope
-    )

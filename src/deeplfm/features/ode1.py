@@ -110,6 +110,7 @@ class FirstOrder(HarmonicMap):
         lower_limit: a, where the convolution begins. The paper's a = 0 forces f(0) = 0; −∞ is a
             system that was running long before the data.
         weighted_inputs: learn one weight α_m per input dimension.
+        positive_sensitivity: S = |ρ| of the learned ρ, as in the authors' code.
     """
 
     spectral_variance: ClassVar[float] = 2.0
@@ -128,14 +129,22 @@ class FirstOrder(HarmonicMap):
         max_lengthscale: float = math.inf,
         lower_limit: float = 0.0,
         weighted_inputs: bool = False,
+        positive_sensitivity: bool = False,
     ) -> None:
         super().__init__(
             n_inputs, n_forces, n_features, n_groups, extras, shared_forces, max_lengthscale
         )
+        self.positive_sensitivity = positive_sensitivity
         self.lower_limit = float(lower_limit)
         self.origin = self.lower_limit if math.isfinite(lower_limit) else 0.0
         self.log_decay = nn.Parameter(torch.zeros(n_groups, n_inputs))
         self.input_weight = nn.Parameter(torch.ones(n_inputs)) if weighted_inputs else None
+
+    @property
+    def sensitivity(self) -> Float[Tensor, "G P Q"]:
+        """Sensitivity S of the system to each force."""
+        sensitivity = super().sensitivity
+        return sensitivity.abs() if self.positive_sensitivity else sensitivity
 
     @property
     def decay(self) -> Float[Tensor, "G P"]:

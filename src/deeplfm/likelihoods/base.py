@@ -1,4 +1,4 @@
-r"""What all likelihoods share: the objectives' methods, and calibration by held-out rows."""
+r"""The base of all likelihoods: methods for the objectives, and calibration by held-out rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predictions of outputs whose logarithms a model hears: mixtures of log-normal distributions."""
+"""Predictions of outputs that are modelled by their logarithm: mixtures of log-normal distributions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from deeplfm.predictive.mixture import Predictive
 
 
 class Exponential(Predictive):
-    """A prediction of which some outputs are logarithms, as one of what they are logarithms of.
+    """A prediction of logarithms of some outputs, converted to the outputs themselves.
 
-    Its mean is the median of these outputs: an expected value rests on the far end of their tail, of
-    which nothing is known, and may lie beyond every interval.
+    Its point forecast (``mean``) is the median for these outputs: their expected value depends on the
+    far tail, which data do not determine, and may lie beyond every interval.
 
     Args:
         inner: prediction of the logarithms, and of the other outputs.
@@ -31,22 +31,22 @@ class Exponential(Predictive):
 
     @property
     def mean(self) -> Float[Tensor, "N D"]:
-        """Expected value; the median of what is heard by its logarithm."""
+        """Expected value; the median of outputs that are modelled by their logarithm."""
         return torch.where(self._is_log, self.quantile(0.5), self._inner.mean)
 
     def variance(self, latent: bool = False) -> Float[Tensor, "N D"]:
         """Variance of an observation, or of the function."""
         center, spread = self.component_mean, self._spread(latent)
         within = _exp(2 * center + spread) * spread.clamp_max(300.0).expm1()
-        apart = (_exp(center + spread / 2) - self._expected(latent)).square()
+        between = (_exp(center + spread / 2) - self._expected(latent)).square()
         return torch.where(
-            self._is_log, self._average(within + apart), self._inner.variance(latent)
+            self._is_log, self._average(within + between), self._inner.variance(latent)
         )
 
     def quantile(
         self, levels: float | list[float] | Tensor, latent: bool = False
     ) -> Float[Tensor, "*L N D"]:
-        """Quantiles: those of a logarithm are logarithms of them."""
+        """Quantiles: exponentials of the quantiles of a logarithm."""
         return self._outside(self._inner.quantile(levels, latent))
 
     def sample(
@@ -72,8 +72,8 @@ class Exponential(Predictive):
         """Continuous ranked probability score, in closed form."""
         target = self._target(target)
         mean, variance = self.component_mean, self._spread(latent)
-        seen = _expected_below(mean, variance, self._inside(target), torch.zeros_like(target))
-        score = target * (2 * self.cdf(target, latent) - 1) - 2 * self._average(seen)
+        below = _expected_below(mean, variance, self._inside(target), torch.zeros_like(target))
+        score = target * (2 * self.cdf(target, latent) - 1) - 2 * self._average(below)
         for c in range(len(mean)):  # one component against all, as for Gaussians
             other = _expected_below(mean, variance, mean[c], variance[c])
             score = score + 2 * self.weight[c] * self._average(other)
@@ -91,12 +91,14 @@ class Exponential(Predictive):
 
 
 def _exp(values: Tensor) -> Tensor:
-    """Exponentials that stay finite, also their squares: nobody asks how far beyond all is."""
+    """Exponentials that stay finite, and whose squares do."""
     return values.clamp_max(300.0).exp()
 
 
-def _expected_below(mean: Tensor, variance: Tensor, other: Tensor, its_variance: Tensor) -> Tensor:
+def _expected_below(
+    mean: Tensor, variance: Tensor, other: Tensor, other_variance: Tensor
+) -> Tensor:
     """E[X; X < Y] of independent X and Y with normal logarithms, which may be far apart."""
-    std = (variance + its_variance).sqrt().clamp_min(torch.finfo(mean.dtype).tiny)
+    std = (variance + other_variance).sqrt().clamp_min(torch.finfo(mean.dtype).tiny)
     share = torch.special.log_ndtr((other - mean - variance) / std)
     return _exp(mean + variance / 2 + share)

@@ -1,4 +1,4 @@
-"""Scores of predictions, one per output, over the rows where the target is known."""
+"""Scores of predictions, one per output, over the rows where the target is observed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def nmse(
     target: Float[Tensor, "N D"],
     counts: Float[Tensor, "N D"] | None = None,
 ) -> Float[Tensor, " D"]:
-    """Mean squared error over the variance of the scored targets: 1 is their own mean.
+    """Mean squared error over the variance of the scored targets; predicting their mean scores 1.
 
     Args:
         mean: predictions.
-        target: what there was; NaN where that is not known.
-        counts: how many targets each one stands for; by default one.
+        target: observed values; NaN where one is missing.
+        counts: number of observations each target stands for; 1 by default.
     """
     share = torch.where(target.isnan(), 0, 1.0 if counts is None else counts)
     share = share / share.sum(0)

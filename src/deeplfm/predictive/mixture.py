@@ -1,4 +1,4 @@
-r"""What a model says about unseen rows: a mixture of Gaussians for every row and output."""
+r"""Predictive distributions: a mixture of Gaussians for every row and output."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Predictive:
     r"""Mixture Σ_c w_c N(μ_c, v_c + σ²) for each row and output.
 
     Components are samples of the hidden layers, with the output weights integrated out, and members
-    of a stack. All methods include observation noise unless ``latent=True``.
+    of a model average. All methods include observation noise unless ``latent=True``.
 
     Args:
         mean: component means.
         variance: component variances of the function.
-        noise_variance: variance of the observation noise; per component for a stack.
-        weight: mixture weights, for each output, and for each row where they differ; they sum to one.
-        draw: makes whole functions: (number of draws, seed) → S N D. Without it they are drawn from
-            the mixture, a function at the same level of it in all rows.
+        noise_variance: variance of the observation noise, per component where they differ.
+        weight: mixture weights of each output, and of each row where they differ; they sum to one.
+        draw: draws functions: (number of draws, seed) → S N D. Without it a draw takes the same
+            quantile of the mixture weights in all rows.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Predictive:
         """One value for each row and output; a vector where there is one output."""
         mean = self.component_mean
         if isinstance(target, np.ndarray) and not target.flags.writeable:
-            target = target.copy()  # torch warns of what it might write to
+            target = target.copy()  # torch warns about read-only arrays
         values = torch.as_tensor(target, dtype=mean.dtype, device=mean.device)
         if values.dim() == 1 and mean.shape[-1] == 1:
             values = values[:, None]
@@ -154,7 +154,7 @@ class Predictive:
         return (self.weight * values).sum(0)
 
     def _pick(self, n_draws: int, seed: int, latent: bool) -> Float[Tensor, "S N D"]:
-        """Draws of the mixture: for a function one level and one error, for observations many."""
+        """Draws of the mixture; the function of a draw has one component level for all rows."""
         mean = self.component_mean
         _, n_rows, n_outputs = mean.shape
         shape = (n_draws, 1 if latent else n_rows, n_outputs)
@@ -173,15 +173,15 @@ class Predictive:
 
 def _absolute_moment(mean: Tensor, variance: Tensor) -> Tensor:
     """E|X| for X ~ N(mean, variance)."""
-    # a function may be certain: 0/0 must not arise
+    # the variance of a function may be 0: avoid 0/0
     std = variance.sqrt().clamp_min(torch.finfo(variance.dtype).tiny)
     z = mean / std
     density = torch.exp(-0.5 * z.square()) / math.sqrt(2 * math.pi)
     return 2 * std * density + mean * (2 * torch.special.ndtr(z) - 1)
 
 
-class _Stack(Predictive):
-    """Mixture of predictions: a draw is one member's, with that member's noise."""
+class _Average(Predictive):
+    """Mixture of predictions: a draw comes from one member, with its noise."""
 
     def __init__(self, parts: list[Predictive], weight: Float[Tensor, "B _ D"]) -> None:
         self._parts, self._share = parts, weight
@@ -196,7 +196,7 @@ class _Stack(Predictive):
     def sample(
         self, n_draws: int = 1, seed: int = 0, latent: bool = False
     ) -> Float[Tensor, "S N D"]:
-        """Functions of members chosen by their weights: whole ones where all rows have the same."""
+        """Draws of members chosen by weight; one member for all rows where weights do not vary."""
         share = self._share.cpu().double()
         pick = torch.rand(
             share.shape[-1], n_draws, generator=generator_for(seed, "member"), dtype=torch.float64
@@ -218,4 +218,4 @@ def mix(
     parts: list[Predictive], weight: Float[Tensor, "B D"] | Float[Tensor, "B N D"]
 ) -> Predictive:
     """Mixture of the predictions of several models, weighted for each output, or row and output."""
-    return _Stack(parts, weight if weight.dim() == 3 else weight[:, None])
+    return _Average(parts, weight if weight.dim() == 3 else weight[:, None])

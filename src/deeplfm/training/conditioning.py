@@ -1,4 +1,4 @@
-"""Exact output weights given rows, through which one goes in chunks."""
+"""Exact output weights of a model given rows, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deeplfm.training.rows import RowSource
 def statistics(
     model: DeepLFM, rows: RowSource
 ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
-    """All that the exact output weights need to know of the rows: sums over their chunks."""
+    """Sufficient statistics of the rows for exact output weights, summed over chunks."""
     parts = (model.statistics(chunk.x, chunk.y, chunk.weight) for chunk in rows.chunks())
     gram, moment = next(parts)
     for more_gram, more_moment in parts:
@@ -24,9 +24,10 @@ def statistics(
 
 @torch.no_grad()
 def set_train_data(model: DeepLFM, rows: RowSource, reach: float | None = None) -> None:
-    """Give rows to a model that keeps them; that of a series knows by its reach where targets are.
+    """Store rows in a model that keeps them, and the observed times of a series with a ``reach``.
 
-    Of more than it keeps, evenly spaced ones are read, and no others: memory must not grow with rows.
+    A model that keeps fewer rows than there are gets evenly spaced ones. Only these are read, so that
+    memory does not grow with the number of rows.
     """
     if reach is None and not model.keeps_rows:
         return
@@ -39,7 +40,7 @@ def set_train_data(model: DeepLFM, rows: RowSource, reach: float | None = None) 
 
 
 def condition(model: DeepLFM, rows: RowSource) -> None:
-    """Let a model hear all rows: keep them, and solve exact output weights, where it does either."""
+    """Condition a model on rows: store them where it keeps rows, solve exact output weights."""
     set_train_data(model, rows)
     if model.has_exact_output:
         model.solve(*statistics(model, rows))

@@ -1,4 +1,4 @@
-"""Why training stopped being finite: an error that names the cause."""
+"""The error of a training run that diverged, with the most likely cause."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def diverged(model: DeepLFM, x: Tensor, step: int, loss: float) -> TrainingDiver
     advice = 'Try dtype="float64"' if is_single else "Check the data for extreme values"
     return TrainingDivergedError(
         f"training: the objective became {kind} at step {step}{cause}. "
-        f"{advice}, another start, or a schedule with a lower learning_rate."
+        f"{advice}, another model, or a schedule with a lower learning_rate."
     )
 
 

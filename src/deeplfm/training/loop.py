@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count, repeat
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -23,18 +23,17 @@ from deeplfm.training.interruption import stop_reason
 from deeplfm.training.progress import Progress, Silent
 from deeplfm.training.rows import Rows, RowSource
 from deeplfm.training.schedule import Phase, Role, Schedule, role_of
-from deeplfm.training.shuffling import shuffled_batches
 
 
 @dataclass
 class History:
-    """What happened while training.
+    """Losses and scores of a training run.
 
     Attributes:
         loss: minus the objective per row, for every step.
         validation: step, NMSE and MNLL of the validation rows.
-        stopped: why it ended: "steps", "plateau", "time" or "interrupt".
-        seconds: how long it took.
+        stopped: reason of the end: "steps", "plateau", "time" or "interrupt".
+        seconds: duration.
     """
 
     loss: list[float] = field(default_factory=list)
@@ -44,7 +43,7 @@ class History:
 
     @property
     def was_cut(self) -> bool:
-        """Whether it ended before it was done."""
+        """Whether Ctrl-C or the time limit ended it."""
         return self.stopped in ("interrupt", "time")
 
 
@@ -59,17 +58,17 @@ def train(
 ) -> History:
     """Train a model in place; with validation rows, end at the parameters that scored best there.
 
-    It ends early on a plateau, by Ctrl-C, or when the time limit is over.
+    It ends early on a plateau, by Ctrl-C, or at the time limit.
 
     Args:
-        model: what to train.
+        model: the model to train.
         rows: training rows.
-        schedule: how.
-        seed: of mini-batches and noise: the same seed gives the same bits.
+        schedule: objective, phases, rates and limits.
+        seed: of mini-batches and noise; the same seed gives the same bits.
         validation: rows to score while training.
-        progress: what to report to.
-        solve: end with exact output weights solved on all rows: a pass through them, which a
-            caller that solves them again can save.
+        progress: receives every step.
+        solve: solve exact output weights on all rows at the end. A caller that solves them later
+            saves this pass through the rows.
     """
     run = _Run(model, rows, schedule, seed, validation, progress or Silent())
     started = time.monotonic()
@@ -103,7 +102,9 @@ class _Run:
             )
         size = schedule.batch_size or len(rows)
         is_full = size >= len(rows)
-        self.batches: Iterator[Rows] = repeat(rows.everything()) if is_full else self._batches(size)
+        self.batches: Iterator[Rows] = (
+            repeat(rows.everything()) if is_full else rows.batches(size, seed)
+        )
         self.objective = objective(schedule.objective, 1.0 if is_full else schedule.natural_rate)
         self.roles: set[Role] | None = None
         self.optimiser: torch.optim.Optimizer | None = None
@@ -152,7 +153,7 @@ class _Run:
         return self.optimiser
 
     def finish(self) -> None:
-        """Restore the best parameters where they are known."""
+        """Restore the parameters of the best validation score, if there is one."""
         if self.validation is not None and self.step % self.schedule.validate_every:
             self._validate()
         if self.best_state is not None:
@@ -206,7 +207,7 @@ class _Run:
         weights = copy.deepcopy(self.model.output_layer.weights.state_dict())
         condition(self.model, self.rows)
         posterior = self.model.posterior(self.validation.x)
-        self.model.output_layer.weights.load_state_dict(weights)  # looking must not disturb
+        self.model.output_layer.weights.load_state_dict(weights)  # training goes on from them
         score = float(mnll(posterior, self.validation.y).nanmean())
         error = float(nmse(posterior.mean, self.validation.y).nanmean())
         self.history.validation.append({"step": self.step, "nmse": error, "mnll": score})
@@ -218,9 +219,3 @@ class _Run:
             self.best = (score, self.step)
             return True
         return False
-
-    def _batches(self, size: int) -> Iterator[Rows]:
-        for epoch in count():
-            generator = generator_for(self.seed, "epoch", epoch)
-            for index in shuffled_batches(len(self.rows), size, generator):
-                yield self.rows.take(index)

@@ -1,4 +1,4 @@
-"""A progress bar that shows loss, speed and time left, and is silent when nobody watches."""
+"""A progress bar that shows loss, speed and time left; only on a terminal by default."""
 
 from __future__ import annotations
 
@@ -6,61 +6,54 @@ import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from contextvars import ContextVar
+from typing import Any, Protocol
 
-
-class _Audience:
-    is_there = True
+_is_enabled: ContextVar[bool] = ContextVar("is_enabled", default=True)
 
 
 class Progress(Protocol):
-    """What the training loop reports to."""
+    """Receives the steps of the training loop."""
 
     def update(self, step: int, n_steps: int, loss: float) -> None:
         """One step is done."""
 
 
 class Silent:
-    """Reports nothing."""
+    """Shows nothing."""
 
     def update(self, step: int, n_steps: int, loss: float) -> None:
         """One step is done."""
 
 
 class _Bar:
-    def __init__(self, bar: object, label: str) -> None:
-        self._bar, self._label, self._task = bar, label, None
+    def __init__(self, bar: Any, label: str) -> None:
+        self._bar, self._task = bar, bar.add_task(label, total=None, loss="")
 
     def update(self, step: int, n_steps: int, loss: float) -> None:
         """One step is done."""
-        if self._task is None:
-            self._task = self._bar.add_task(self._label, total=n_steps, loss="")  # type: ignore[attr-defined]
-        self._bar.update(  # type: ignore[attr-defined]
-            self._task,
-            completed=step,
-            total=n_steps,
-            loss="" if math.isnan(loss) else f"loss {loss:.4g}",
-        )
+        text = "" if math.isnan(loss) else f"loss {loss:.4g}"
+        self._bar.update(self._task, completed=step, total=n_steps, loss=text)
 
 
 @contextmanager
 def no_bars() -> Iterator[None]:
-    """Show no bars inside: another process shows one for all."""
-    before, _Audience.is_there = _Audience.is_there, False
+    """Show no bars inside: a parent process shows one for all workers."""
+    before = _is_enabled.set(False)
     try:
         yield
     finally:
-        _Audience.is_there = before
+        _is_enabled.reset(before)
 
 
 @contextmanager
 def progress_bar(
     label: str, enabled: bool | None = None, unit: str = "steps"
 ) -> Iterator[Progress]:
-    """A bar on standard error; by default only when that is a terminal."""
+    """A bar on standard error; by default only if that is a terminal."""
     if enabled is None:
         enabled = sys.stderr.isatty()
-    if not (enabled and _Audience.is_there):
+    if not (enabled and _is_enabled.get()):
         yield Silent()
         return
     from rich.console import Console

@@ -1,24 +1,28 @@
-"""Rows to train on: in memory, or left where they are and read when they are needed."""
+"""Training rows, in memory or read from storage when needed, and their mini-batches."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import count
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
+
+from deeplfm.randomness import generator_for
 
 _CHUNK_ROWS = 4096
 _LIGHT = 0.01  # of the median weight of an output's targets
 
 
 class RowSource(ABC):
-    """Rows in standardised units, wherever they are kept.
+    """Rows in standardised units, in memory or in storage.
 
-    Training takes batches of them, and whatever needs all of them goes through chunks, so that memory
-    does not grow with their number. Where rows are kept does not change a bit of any result.
+    Training takes batches; functions of all rows add up chunks, so that memory does not grow with the
+    number of rows. Results are the same to the last bit wherever the rows are stored.
     """
 
     @abstractmethod
@@ -30,11 +34,11 @@ class RowSource(ABC):
         """Some of the rows, in memory and in the order of the index."""
 
     def subset(self, index: Int64[Tensor, " M"]) -> RowSource:
-        """Some of the rows, left where they are."""
+        """Some of the rows, not read yet."""
         return StoredRows(lambda chosen: self.take(index[chosen]), len(index))
 
     def without(self, index: Int64[Tensor, " M"]) -> RowSource:
-        """All but a few rows, left where they are; only the few cost memory."""
+        """All but a few rows, not read yet; memory grows with the few only."""
         n_before = index.sort().values - torch.arange(len(index))  # rows that stay, before each
         return StoredRows(
             lambda chosen: self.take(chosen + torch.searchsorted(n_before, chosen, right=True)),
@@ -42,13 +46,20 @@ class RowSource(ABC):
         )
 
     def chunks(self) -> Iterator[Rows]:
-        """All rows in order, a bounded number at a time."""
+        """All rows in order, a limited number at a time."""
         for chunk in range(0, len(self), _CHUNK_ROWS):
             yield self.take(torch.arange(chunk, min(chunk + _CHUNK_ROWS, len(self))))
 
     def everything(self) -> Rows:
         """All rows in memory."""
         return self.take(torch.arange(len(self)))
+
+    def batches(self, size: int, seed: int) -> Iterator[Rows]:
+        """Mini-batches without end, every row once in an epoch."""
+        for epoch in count():
+            generator = generator_for(seed, "epoch", epoch)
+            for index in shuffled_batches(len(self), size, generator):
+                yield self.take(index)
 
 
 @dataclass(frozen=True)
@@ -70,20 +81,20 @@ class Rows(RowSource):
 
     @property
     def counts(self) -> Float[Tensor, "N D"]:
-        """How many targets each one stands for: its row's weight, and none where it is missing."""
+        """Number of observations each target stands for: its row's weight, 0 where it is missing."""
         known = (~self.y.isnan()).to(self.y.dtype)
         return known if self.weight is None else known * self.weight[:, None].to(known)
 
     def mean_by_count(self, values: Float[Tensor, "N D"]) -> Float[Tensor, " D"]:
-        """The mean of what is said of each target, over all that are known; 0 where none is."""
+        """Mean over the observed targets of each output, weighted by count; 0 where there is none."""
         return self.sum_by_count(values) / self.counts.to(values).sum(0).clamp_min(1e-300)
 
     def sum_by_count(self, values: Float[Tensor, "N D"]) -> Float[Tensor, " D"]:
-        """The sum of what is said of each target, over all that are known."""
+        """Sum over the observed targets of each output, weighted by count."""
         return (values.nan_to_num(0.0) * self.counts.to(values)).sum(0)
 
     def without_light_targets(self) -> Rows:
-        """Rows in which targets of next to no weight, beside others of their output, are missing."""
+        """The same rows, with targets of negligible weight beside others of their output missing."""
         if self.weight is None:
             return self
         counts = torch.where(self.counts > 0, self.counts, torch.nan)
@@ -100,16 +111,16 @@ class Rows(RowSource):
         return Rows(self.x[index], self.y[index], weight)
 
     def subset(self, index: Int64[Tensor, " M"]) -> Rows:
-        """Some of the rows: those in memory are simply taken."""
+        """Some of the rows, as a copy in memory."""
         return self.take(index)
 
     def everything(self) -> Rows:
-        """Themselves."""
+        """The rows themselves."""
         return self
 
 
 class StoredRows(RowSource):
-    """Rows kept elsewhere, such as in a memory-mapped file.
+    """Rows in storage, such as a memory-mapped file.
 
     Args:
         read: the rows at some positions, in their order and in standardised units.
@@ -134,3 +145,39 @@ class StoredRows(RowSource):
     def take(self, index: Int64[Tensor, " M"]) -> Rows:
         """Read some of the rows."""
         return self._read(index)
+
+
+def shuffled_batches(
+    n_rows: int,
+    batch_size: int,
+    generator: torch.Generator,
+    block: int = 2**10,
+    window: int = 2**17,
+) -> Iterator[Int64[Tensor, " M"]]:
+    """Row numbers of the batches of one epoch, in random order.
+
+    Up to two windows of rows are shuffled as a whole. More rows are cut into blocks of consecutive rows;
+    blocks are shuffled and gathered into windows, and the rows of each window are shuffled. So a batch
+    mixes rows from a hundred places or more even in a file sorted by date, each page of the file is read
+    once, and no permutation of all rows is stored.
+
+    Args:
+        n_rows: number N of rows.
+        batch_size: largest number of rows of a batch; batches are of nearly equal size.
+        generator: source of the order.
+        block: consecutive rows that stay in one window.
+        window: least number of rows that are shuffled together.
+    """
+    n_windows = n_rows // max(window, batch_size)
+    if n_windows < 2:
+        yield from _batches(torch.randperm(n_rows, generator=generator), batch_size)
+        return
+    blocks = torch.randperm(math.ceil(n_rows / block), generator=generator)
+    for part in blocks.tensor_split(n_windows):
+        rows = (part[:, None] * block + torch.arange(block)).flatten()
+        rows = rows[rows < n_rows]  # the last block may be shorter
+        yield from _batches(rows[torch.randperm(len(rows), generator=generator)], batch_size)
+
+
+def _batches(order: Int64[Tensor, " N"], size: int) -> tuple[Tensor, ...]:
+    return order.tensor_split(math.ceil(len(order) / size))

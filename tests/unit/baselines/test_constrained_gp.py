@@ -11,9 +11,8 @@ from deeplfm.baselines.constrained_gp import ConstrainedGP
 from deeplfm.baselines.deep_states import DeepStates
 from deeplfm.baselines.evidence import fit_from
 from deeplfm.baselines.gradient_matching import Matching
-from deeplfm.baselines.systems import SYSTEMS, follow, interpolate
+from deeplfm.baselines.systems import SYSTEMS, follow
 from deeplfm.data.simulated import fitzhugh_nagumo, lotka_volterra
-from deeplfm.errors import ConfigError, InputError
 from deeplfm.predictive.metrics import coverage, nmse
 
 TRUTH = np.array([3.0, 0.2, 0.2])
@@ -170,7 +169,7 @@ def _without_hidden(lengthscale):
     return model
 
 
-def test_solutions_and_cubics():
+def test_solutions_of_an_equation():
     system, parameters = SYSTEMS["fitzhugh-nagumo"], torch.as_tensor(TRUTH)
     start = torch.tensor([[-1.0, 1.0]], dtype=torch.float64)
     time = torch.linspace(0.3, 6, 20, dtype=torch.float64)
@@ -184,22 +183,3 @@ def test_solutions_and_cubics():
         atol=1e-10,
     )
     np.testing.assert_allclose(path[0], exact.y.T, atol=1e-6)
-    grid = torch.tensor([0.0, 0.4, 1.0], dtype=torch.float64)
-    new = torch.tensor([0.0, 0.1, 0.4, 0.77, 1.0], dtype=torch.float64)
-    cubic, slope = (grid**3 - grid)[None, :, None], (3 * grid**2 - 1)[None, :, None]
-    torch.testing.assert_close(interpolate(grid, cubic, slope, new)[0, :, 0], new**3 - new)
-
-
-def test_bad_settings_and_data_are_refused():
-    t, y = DATA.time[:50], DATA.value[:50]
-    with pytest.raises(ConfigError, match="system: 'pendulum' is not known"):
-        ConstrainedGP("pendulum").fit(t, y)
-    with pytest.raises(InputError, match="y: 1 columns, but fitzhugh-nagumo has 2 states"):
-        ConstrainedGP().fit(t, y[:, 0])
-    with pytest.raises(InputError, match="1 times given twice"):
-        ConstrainedGP().fit(np.r_[t, t[-1]], np.vstack([y, y[-1]]))
-
-
-def test_interval_levels_are_checked(fitted):
-    with pytest.raises(InputError, match="coverage must lie"):
-        fitted.parameter_interval(1.0)

@@ -1,4 +1,4 @@
-"""A prediction of logarithms says of the values themselves what integrals and draws say."""
+"""Predictions of logarithms, converted to values, agree with integrals and draws."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def integral(function: torch.Tensor) -> float:
 
 
 def density(row: int, latent: bool) -> torch.Tensor:
-    """Of the output that is heard by its logarithm, along the grid."""
+    """Density along the grid, of the output that is modelled by its logarithm."""
     one = Predictive(
         INNER.component_mean[:, [row]].expand(-1, len(GRID), -1),
         INNER.component_variance[:, [row]].expand(-1, len(GRID), -1),
@@ -85,7 +85,7 @@ def test_draws_have_the_median_and_the_spread() -> None:
     torch.testing.assert_close(draws.std(0), OUTER.std(), rtol=0.1, atol=0)
 
 
-def test_nothing_below_zero_is_possible_and_its_score_says_how_far() -> None:
+def test_values_below_zero_are_impossible_and_their_score_grows_with_the_distance() -> None:
     target = torch.full((4, 2), -2.0, dtype=torch.float64)
     assert OUTER.log_prob(target)[:, 0].tolist() == [-np.inf] * 4
     assert OUTER.cdf(target)[:, 0].tolist() == [0.0] * 4
@@ -95,7 +95,7 @@ def test_nothing_below_zero_is_possible_and_its_score_says_how_far() -> None:
     assert bool(OUTER.log_prob(missing).isnan().all())
 
 
-def test_hopeless_doubt_stays_finite() -> None:
+def test_a_huge_variance_stays_finite() -> None:
     vague = torch.full((1, 1, 1), 1e4, dtype=torch.float64)
     outer = lognormal(vague * 0, vague)
     assert bool(outer.mean.isfinite().all()) and bool(outer.std().isfinite().all())

@@ -19,7 +19,7 @@ from deeplfm.training.interruption import (
     within,
 )
 
-# Fits that would take hours say when they train, and what they do when asked to stop.
+# Fits that would take hours; each prints a line when it trains and when it is asked to stop.
 FITS = """
 import json, signal, sys, time, warnings
 import numpy as np
@@ -29,9 +29,9 @@ from deeplfm.training import loop
 
 plain_step = loop._Run._step
 
-def step(run, optimiser):
+def step(run, *arguments):
     global n_steps
-    plain_step(run, optimiser)
+    plain_step(run, *arguments)
     n_steps += 1
     if n_steps == case["at"]:
         print("training", flush=True)
@@ -46,7 +46,7 @@ x = np.linspace(0, 10, 60)
 for case in json.loads(sys.argv[1]):
     n_steps, quit_at_once = 0, False
     model = DeepLFMRegressor(n_features=5, hidden=(1,), **case["options"])
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             model.fit(x, np.sin(3 * x))
@@ -56,7 +56,7 @@ for case in json.loads(sys.argv[1]):
         "quit": quit_at_once,
         "restored": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
         "asked": stop_requested(),
-        "told": [str(warning.message) for warning in told],
+        "warnings": [str(warning.message) for warning in caught],
     }
     if not quit_at_once:
         mean, std = model.predict(x, return_std=True)
@@ -84,7 +84,7 @@ CASES: dict[str, tuple[dict[str, object], int]] = {
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
-    """What came of fits in another process, each interrupted by a real signal."""
+    """Results of fits in another process, each interrupted by a real signal."""
     folder = tmp_path_factory.mktemp("models")
     cases = [
         {
@@ -123,13 +123,13 @@ def test_an_interrupted_fit_ends_with_a_model(
     result = found[name]
     assert result["interrupted"] and result["finite"] and result["restored"]
     assert not result["quit"] and not result["asked"]
-    (message,) = result["told"]
+    (message,) = result["warnings"]
     assert message.startswith("fit: interrupted. Kept the best so far")
     if name != "paper":  # which has not learned anything in three steps
         assert result["error"] < 0.1
 
 
-def test_a_model_tells_what_stopped_it(found: dict[str, dict[str, object]]) -> None:
+def test_the_history_has_the_reason_of_the_stop(found: dict[str, dict[str, object]]) -> None:
     assert found["alone"]["stopped"] == ["interrupt"]
     assert found["refit"]["stopped"] == ["steps"]  # the first fit is kept, and was whole
 
@@ -141,7 +141,7 @@ def test_an_interrupted_race_keeps_the_starts_that_were_fitted(
 
 
 def test_a_second_interrupt_quits_at_once(found: dict[str, dict[str, object]]) -> None:
-    assert found["twice"] == {"quit": True, "restored": True, "asked": False, "told": []}
+    assert found["twice"] == {"quit": True, "restored": True, "asked": False, "warnings": []}
 
 
 @pytest.fixture
@@ -198,17 +198,17 @@ def test_in_a_thread_nothing_changes() -> None:
 
 
 @pytest.mark.usefixtures("default_handler")
-def test_who_else_listens_goes_on_to_hear() -> None:
-    heard = []
-    signal.signal(signal.SIGINT, lambda *_: heard.append("signal"))
+def test_another_handler_stays_in_place() -> None:
+    received = []
+    signal.signal(signal.SIGINT, lambda *_: received.append("signal"))
     with graceful_interrupts():
         signal.raise_signal(signal.SIGINT)
         assert not stop_requested()
-    assert heard == ["signal"]
+    assert received == ["signal"]
 
 
 @pytest.mark.usefixtures("default_handler")
-def test_a_helper_in_the_same_process_leaves_the_request_to_the_outer() -> None:
+def test_a_worker_in_the_same_process_leaves_the_request_to_the_outer() -> None:
     with graceful_interrupts():
         with graceful_interrupts(since=time.monotonic()):
             signal.raise_signal(signal.SIGINT)
@@ -217,7 +217,7 @@ def test_a_helper_in_the_same_process_leaves_the_request_to_the_outer() -> None:
 
 
 @pytest.mark.usefixtures("default_handler")
-def test_a_helper_knows_what_was_asked_for_since_the_work_began() -> None:
+def test_a_worker_stops_for_requests_since_the_work_began() -> None:
     began = time.monotonic()
     for _ in range(2):
         with graceful_interrupts(since=began):
@@ -253,7 +253,7 @@ def test_a_limit_is_for_its_own_thread() -> None:
 
 
 @pytest.mark.usefixtures("default_handler")
-def test_the_user_is_heard_before_the_clock() -> None:
+def test_the_user_comes_before_the_clock() -> None:
     with graceful_interrupts(), within(-1):
         signal.raise_signal(signal.SIGINT)
         assert stop_reason() == "interrupt"

@@ -69,7 +69,7 @@ def test_same_seed_gives_the_same_bits(weights, objective, frequencies):
     states, losses = [], []
     for run in range(3):
         model = make(weights, frequencies=frequencies)
-        torch.manual_seed(run)  # the global stream has no say
+        torch.manual_seed(run)  # the global stream has no effect
         history = train(model, data(), schedule, seed=run // 2)
         states.append(snapshot(model))
         losses.append(history.loss)
@@ -295,8 +295,8 @@ def test_an_output_that_is_wholly_missing_does_no_harm(weights, objective):
     assert model.posterior(rows.x).std().isfinite().all()
 
 
-def test_missing_targets_have_no_say():
-    """What stands in place of a missing value does not matter to any gradient."""
+def test_missing_targets_have_no_effect():
+    """The value in place of a missing one does not change any gradient."""
     rows, gradients = data(), []
     y = rows.y.clone()
     y[::3, 0] = torch.nan
