@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from deeplfm.report.content import Content, Evaluation
-from deeplfm.report.record import Target
+from deeplfm.report.record_statistics import Target
 from deeplfm.report.wording import amount, count, percent
 
 _MOST_PERIODS_AHEAD = 10

@@ -15,7 +15,7 @@ from numpy import ndarray
 
 from deeplfm.report.clock import Clock
 from deeplfm.report.prediction import LEVELS, Prediction
-from deeplfm.report.record import Record
+from deeplfm.report.record_statistics import Record
 from deeplfm.report.wording import digits_for
 
 Vector = Float64[ndarray, " n"]

@@ -22,7 +22,7 @@ from deeplfm.report.prediction import (
     posteriors,
     predict,
 )
-from deeplfm.report.record import Record, read_record
+from deeplfm.report.record_statistics import Record, read_record
 from deeplfm.selection.result import Selection
 from deeplfm.selection.split import hold_out
 from deeplfm.training import Rows

@@ -14,7 +14,7 @@ from deeplfm.estimators.observations import Name
 from deeplfm.report.clock import Clock
 from deeplfm.report.content import Evaluation, Peak
 from deeplfm.report.prediction import LEVELS
-from deeplfm.report.record import Record
+from deeplfm.report.record_statistics import Record
 from deeplfm.report.wording import aligned, amount, count, percent
 from deeplfm.selection.result import Selection
 

@@ -9,7 +9,7 @@ from deeplfm.report.cautions import cautions, looks_clinical
 from deeplfm.report.clock import Clock
 from deeplfm.report.content import Content, Evaluation, FittedRows, Peak, peaks_of
 from deeplfm.report.prediction import LEVELS, Prediction
-from deeplfm.report.record import read_record
+from deeplfm.report.record_statistics import read_record
 from deeplfm.selection.result import CandidateResult, Selection
 from deeplfm.training import History
 

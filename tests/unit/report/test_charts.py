@@ -14,7 +14,7 @@ from deeplfm.report.charts import (
 )
 from deeplfm.report.clock import Clock
 from deeplfm.report.prediction import LEVELS, Prediction, drawn_times, joined
-from deeplfm.report.record import read_record
+from deeplfm.report.record_statistics import read_record
 
 TIMES = pd.Index(np.arange(50.0), name="t")
 

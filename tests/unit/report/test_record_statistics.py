@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from deeplfm.report.clock import Clock
-from deeplfm.report.record import Record, read_record
+from deeplfm.report.record_statistics import Record, read_record
 
 
 def facts(values: list[float], times: pd.Index | None = None, **options: str) -> Record:
