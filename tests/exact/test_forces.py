@@ -104,14 +104,14 @@ def test_the_mean_response_is_driven_by_the_mean_force(
 
 
 @pytest.mark.parametrize("lower_limit", [-math.inf, 0.0])
-def test_outputs_that_share_forces_hear_their_sum(lower_limit: float) -> None:
+def test_outputs_that_share_forces_respond_to_their_sum(lower_limit: float) -> None:
     model = make(lower_limit, shared_weights=True)
     found = forces_of(model)
     assert [curve.label for curve in found] == ["force 1", "force 2"]
     sensitivity = model.output_layer.blocks[0].features.sensitivity[:, 0].detach().numpy()
-    heard = np.stack([curve.mean for curve in found], 1) @ sensitivity.T
+    entering = np.stack([curve.mean for curve in found], 1) @ sensitivity.T
     expected = driven(lambda x: model.posterior(x).mean, decay_of(model), OUTPUT_SCALE)
-    assert heard * OUTPUT_SCALE / TIME_SCALE == pytest.approx(expected, rel=1e-6, abs=1e-8)
+    assert entering * OUTPUT_SCALE / TIME_SCALE == pytest.approx(expected, rel=1e-6, abs=1e-8)
 
 
 def test_hidden_units_have_forces_too() -> None:

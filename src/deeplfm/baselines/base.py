@@ -14,9 +14,10 @@ from torch import Tensor
 
 from deeplfm.errors import ConfigError, InputError
 from deeplfm.estimators import DeepLFMRegressor
-from deeplfm.estimators.labels import Labels
+from deeplfm.estimators.arrays import check_inputs, check_targets
 from deeplfm.estimators.scaling import Scaling
-from deeplfm.estimators.validation import check_inputs, check_targets, is_whole
+from deeplfm.estimators.settings import is_whole
+from deeplfm.estimators.targets import Labels
 from deeplfm.predictive.mixture import Predictive
 
 

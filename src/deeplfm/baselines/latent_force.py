@@ -17,7 +17,7 @@ from deeplfm.baselines.base import Baseline
 from deeplfm.baselines.densities import paths
 from deeplfm.baselines.evidence import fit_from
 from deeplfm.errors import InputError
-from deeplfm.estimators.validation import check_inputs
+from deeplfm.estimators.arrays import check_inputs
 from deeplfm.inspection.forces import Curve
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import generator_for

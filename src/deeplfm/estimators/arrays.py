@@ -1,40 +1,44 @@
-"""The user's arrays: checked and read in pieces, and left where they are unless they are small."""
+"""The user's arrays: checked in chunks, and copied only if they are small.
+
+Arrays of numbers are returned as they are: they may be larger than memory.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
-from deeplfm.estimators.validation import (
-    check_inputs,
-    check_targets,
-    check_weights,
-    piece_rows,
-)
+from deeplfm.errors import InputError
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 # A step on all rows of a longer series needs gigabytes; in batches, its pursuit would take minutes.
 _LONGEST_SERIES, _LONGEST_IN_BATCHES = 20_000, 100_000
-_LARGE = 2**24  # values, 128 MB in float64: a copy of them would be felt
+_LARGE = 2**24  # values, 128 MB in float64, that are not copied
 _MOST_COMPARED = 10_000  # rows among which equal ones are looked for
+_CHUNK_VALUES = 2**19  # 4 MB in float64
+
+
+class NotNumbersError(InputError, TypeError):
+    """Values that cannot be converted to numbers."""
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """Inputs, targets and weights of the rows that count, in the order in which they are used.
+    """Inputs, targets and weights of the rows of a fit, in the order of their use.
 
     Attributes:
         x: all inputs, in the type that the user chose.
         y: all targets.
         weight: of every row; ``None`` where all that count have weight 1.
-        index: which rows count, in which order; ``None`` for all as they come.
+        index: which rows count, in which order; ``None`` for all in their own order.
         are_mapped: whether some are memory-mapped.
     """
 
@@ -50,7 +54,7 @@ class Arrays:
         inputs = check_inputs(x)
         weight, index = check_weights(sample_weight, len(inputs)), None
         if weight is not None and not weight.all():
-            index = np.flatnonzero(weight)  # the others must not shape scales and starts
+            index = np.flatnonzero(weight)  # the others must not affect scales and initial values
         targets = check_targets(y, len(inputs), index, fewest_known)
         if weight is not None and (weight[weight > 0] == 1).all():
             weight = None
@@ -61,7 +65,7 @@ class Arrays:
         return len(self.x) if self.index is None else len(self.index)
 
     @property
-    def stay_where_they_are(self) -> bool:
+    def are_large(self) -> bool:
         """Whether rows are read as they are needed: there are many, or they are on disk."""
         return self.are_mapped or len(self) * (self.x.shape[1] + self.y.shape[1]) > _LARGE
 
@@ -71,17 +75,17 @@ class Arrays:
         weight = None if self.weight is None else self.weight[where]
         return _double(self.x[where]), _double(self.y[where]), weight
 
-    def pieces(self) -> Iterator[tuple[Array, Array, Array | None]]:
+    def chunks(self) -> Iterator[tuple[Array, Array, Array | None]]:
         """Inputs, targets and weights of all rows, a bounded number at a time."""
-        n_rows = piece_rows(self.x.shape[1] + self.y.shape[1])
+        n_rows = _chunk_rows(self.x.shape[1] + self.y.shape[1])
         for first in range(0, len(self), n_rows):
             yield self.read(slice(first, first + n_rows))
 
     def merged(self) -> Arrays:
-        """Equal rows as one whose weights add up, in an order of their own where any have weights.
+        """Equal rows as one row with the sum of their weights, sorted by value where any have weights.
 
-        Held-out rows and batches go by row, and would tell a row of weight 2 from one given twice, or
-        given elsewhere. Of very many rows, each has too little say for this to matter.
+        A row of weight 2 must give the same fit as the row given twice, wherever it is, and held-out
+        rows and batches are chosen by position. Of very many rows, each matters too little.
         """
         if len(self) > _MOST_COMPARED:
             return self
@@ -100,7 +104,7 @@ class Arrays:
         return replace(self, weight=all_weights, index=index)
 
     def by_time(self) -> Arrays:
-        """Rows of a series in order: the order in which they come must not matter."""
+        """Rows of a series in the order of their times."""
         time = self.x[:, 0] if self.index is None else self.x[self.index, 0]
         order = np.argsort(time, kind="stable")
         return replace(self, index=order if self.index is None else self.index[order])
@@ -108,26 +112,25 @@ class Arrays:
     def trimmed(self) -> Arrays:
         """Rows of an ordered series from the first to the last with a known target.
 
-        Times to come that were left empty would be the tail by which all starts are judged.
+        Otherwise empty rows at the end would be the held-out rows that score all candidates.
         """
         index = np.arange(len(self)) if self.index is None else self.index
-        n_rows = piece_rows(self.y.shape[1])
+        n_rows = _chunk_rows(self.y.shape[1])
 
         def known(first: int) -> Index:
             rows = index[first : first + n_rows]
             return first + np.flatnonzero(~np.isnan(_double(self.y[rows])).all(1))
 
-        pieces = range(0, len(index), n_rows)
-        begin = next(found[0] for first in pieces if len(found := known(first)))
-        end = next(found[-1] for first in reversed(pieces) if len(found := known(first)))
+        chunks = range(0, len(index), n_rows)
+        begin = next(found[0] for first in chunks if len(found := known(first)))
+        end = next(found[-1] for first in reversed(chunks) if len(found := known(first)))
         return replace(self, index=index[begin : end + 1])
 
     def most_recent(self, in_batches: bool) -> Arrays:
-        """The last rows of an ordered series that is too long for its spectrum to be read.
+        """The last rows of an ordered series that is too long for its spectrum to be computed.
 
-        A window, and not every so many rows, which would alias; nor a window for the spectrum and
-        all rows for training: where phases drift, as they do in most long series, lines that must
-        fit the whole record forecast nothing.
+        Consecutive rows, since every n-th row would alias; and for training too: where phases drift,
+        as in most long series, sinusoids that fit the whole record do not forecast.
         """
         n_rows = _LONGEST_IN_BATCHES if in_batches else _LONGEST_SERIES
         if self.index is None or len(self) <= n_rows:
@@ -136,11 +139,148 @@ class Arrays:
         longer = "" if in_batches else f", or set batch_size=1000 to use {_LONGEST_IN_BATCHES}"
         warnings.warn(
             f"fit: the series has {len(self)} rows, and only the {n_rows} most recent are used, from "
-            f"time {self.x[recent[0], 0]} on. Average neighbouring rows, fit the stretch that matters"
+            f"time {self.x[recent[0], 0]} on. Average neighbouring rows, fit the segment that matters"
             f"{longer}.",
             stacklevel=3,
         )
         return replace(self, index=recent)
+
+
+def check_inputs(x: Any, n_columns: int | None = None, owner: str = "model") -> NDArray[Any]:
+    """Inputs as a finite matrix of numbers; a vector is one column.
+
+    Args:
+        x: inputs.
+        n_columns: how many columns there must be; ``None`` for any number.
+        owner: name of the estimator, for messages.
+    """
+    array = _matrix(x, "X")
+    n_bad, where = _count(array, lambda values: ~np.isfinite(values))
+    if n_bad:
+        raise InputError(
+            f"X: {n_bad} values are NaN or infinite (first: {where}). "
+            "Remove these rows, or fill the inputs: only targets may be missing."
+        )
+    if n_columns is not None and array.shape[1] != n_columns:
+        advice = "Give the same columns in the same order."
+        if np.asarray(x).ndim == 1:
+            advice = "Reshape your data: X.reshape(1, -1) makes a vector a row."
+        raise InputError(
+            f"X has {array.shape[1]} features, but {owner} is expecting {n_columns} features as input. "
+            f"{advice}"
+        )
+    return array
+
+
+def check_targets(
+    y: Any, n_rows: int, index: Index | None = None, fewest_known: int = 1
+) -> NDArray[Any]:
+    """Targets as a matrix of numbers in which NaN marks a missing value.
+
+    Args:
+        y: targets.
+        n_rows: number of rows of the inputs.
+        index: rows that count; ``None`` for all.
+        fewest_known: values that every column must have.
+    """
+    if y is None:
+        raise InputError(
+            "y: fit requires y to be passed, but the target y is None. Give one target row per input."
+        )
+    array = _matrix(y, "y")
+    if len(array) != n_rows:
+        raise InputError(
+            f"y: {len(array)} rows, but X has {n_rows}. Give one target row per input."
+        )
+    n_infinite, where = _count(array, np.isinf)
+    if n_infinite:
+        raise InputError(
+            f"y: {n_infinite} values are infinite (first: {where}). "
+            "Remove them, or write NaN to mark them as missing."
+        )
+    n_rows = n_rows if index is None else len(index)
+    missing = sum(np.isnan(chunk).sum(0) for _, chunk in _chunks(array, index))
+    for column, known in enumerate((n_rows - missing).tolist()):
+        if known < fewest_known:
+            raise InputError(
+                f"y: column {column} has {known} known values of {n_rows} samples; at least "
+                f"{fewest_known} are needed. Leave the column out, or give more data."
+            )
+    return array
+
+
+def check_weights(sample_weight: Any, n_rows: int) -> Array | None:
+    """Row weights as a non-negative vector."""
+    if sample_weight is None:
+        return None
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n_rows,):
+        raise InputError(
+            f"sample_weight: shape {weight.shape}, but X has {n_rows} rows. Give one number per row."
+        )
+    if not np.isfinite(weight).all() or (weight < 0).any() or not weight.any():
+        raise InputError(
+            "sample_weight: every weight must be finite and at least 0, and one above zero. "
+            f"Found a smallest of {weight.min()} and a largest of {weight.max()}."
+        )
+    return weight
+
+
+def _matrix(value: Any, name: str) -> NDArray[Any]:
+    if issparse(value):
+        raise InputError(f"{name}: a sparse matrix found, which is not supported. Use .toarray().")
+    try:
+        array = np.asarray(value)
+        if np.iscomplexobj(array):
+            raise ValueError("Complex data not supported")
+        if array.dtype.kind in "mM":
+            raise ValueError("timestamps or durations")
+        if not np.can_cast(array.dtype, np.float64):
+            array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        kind = NotNumbersError if isinstance(error, TypeError) else InputError
+        raise kind(
+            f"{name}: not all values are numbers ({error}). Convert them to numbers first; "
+            "DeepLFMForecaster takes timestamps and durations."
+        ) from error
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise InputError(f"{name}: {array.ndim} dimensions found. Give a vector or a matrix.")
+    if array.shape[1] == 0:
+        raise InputError(
+            f"{name}: 0 feature(s) (shape={array.shape}) while a minimum of 1 is required. Give at "
+            "least one column."
+        )
+    if array.shape[0] == 0:
+        raise InputError(f"{name}: shape {array.shape} holds no values. Give at least one row.")
+    return array
+
+
+def _chunk_rows(n_columns: int) -> int:
+    return max(1, _CHUNK_VALUES // n_columns)
+
+
+def _chunks(array: NDArray[Any], index: Index | None = None) -> Iterator[tuple[int, Array]]:
+    """Consecutive rows in float64, with the number of the first, a bounded number at a time."""
+    n_rows, size = len(array) if index is None else len(index), _chunk_rows(array.shape[1])
+    for first in range(0, n_rows, size):
+        rows = slice(first, first + size)
+        yield first, _double(array[rows] if index is None else array[index[rows]])
+
+
+def _count(
+    array: NDArray[Any], is_bad: Callable[[Array], NDArray[np.bool_]]
+) -> tuple[int, str | None]:
+    """How many values are bad, and where the first is."""
+    total, where = 0, None
+    for first, chunk in _chunks(array):
+        bad = is_bad(chunk)
+        if bad.any() and not total:
+            row, column = np.argwhere(bad)[0]
+            where = f"row {first + row}, column {column}"
+        total += int(bad.sum())
+    return total, where
 
 
 def _double(values: NDArray[Any]) -> Array:

@@ -6,23 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
+import torch
 from jaxtyping import Float64
 from numpy import ndarray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from deeplfm.errors import ConfigError, InputError
-from deeplfm.estimators.answers import (
-    prediction_fans,
-    prediction_table,
-    score_table,
-)
-from deeplfm.estimators.backtest import backtest
-from deeplfm.estimators.imputation import fill_gaps
-from deeplfm.estimators.observations import as_frame, in_order
-from deeplfm.estimators.record import Record
+from deeplfm.estimators.columns import SUFFIXES, Name, Roles, as_frame, fill_gaps
+from deeplfm.estimators.evaluation import backtest, score_table
+from deeplfm.estimators.record import Record, in_order
 from deeplfm.estimators.regressor import DeepLFMRegressor
-from deeplfm.estimators.roles import Name, Roles
 from deeplfm.estimators.saving import describe_forecaster, rebuild_forecaster
 from deeplfm.estimators.settings import DeepLFMSettings
 from deeplfm.estimators.timeline import Timeline
@@ -136,8 +130,7 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
         """
         record = self._record
         index = record.ahead(horizon, until, times, covariates)
-        x = record.inputs_at(index, covariates)
-        return prediction_table(self.regressor_, x, index, self.targets_, coverage)
+        return self._predictions(record.inputs_at(index, covariates), index, coverage)
 
     def components(
         self,
@@ -201,9 +194,7 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
         values = record.read(given)
         gaps = values[self.targets_].isna().to_numpy()
         rows = values[gaps.any(axis=1)]
-        predicted = prediction_table(
-            self.regressor_, record.inputs(rows), rows.index, self.targets_, coverage
-        )
+        predicted = self._predictions(record.inputs(rows), rows.index, coverage)
         return fill_gaps(given, gaps, predicted, self.targets_, intervals)
 
     def evaluate(self, later: pd.DataFrame) -> pd.DataFrame:
@@ -273,14 +264,19 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
             since: first time to show; everything if ``None``.
             title: of the figure.
         """
-        from deeplfm.plots import forecast_figure
+        from deeplfm.plots import COVERAGES, fans_from, forecast_figure, interval_levels
 
         record, names = self._record, [str(name) for name in self.targets_]
         index = self._shown(horizon, covariates, since)
         known = None if later is None else record.read(as_frame(later, "later"))
+        levels = interval_levels(COVERAGES)
+        mean, ends = self.regressor_._in_chunks(
+            record.inputs_at(index, covariates),
+            lambda posterior, _: (posterior.mean, posterior.quantile(levels).movedim(0, -1)),
+        )
         return forecast_figure(
             index,
-            prediction_fans(self.regressor_, record.inputs_at(index, covariates), names),
+            fans_from(mean.numpy(), ends.movedim(-1, 0).numpy(), names),
             record.observed.set_axis(names, axis=1),
             None if known is None else known[self.targets_].set_axis(names, axis=1),
             time_label=str(self.timeline_.name or "time"),
@@ -327,6 +323,22 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
     def hidden_layers(self, times: Any = None) -> list[Curve]:
         """What each hidden layer does to time; ``times`` as in :meth:`forces`."""
         return self.regressor_.hidden_layers(self._inputs_at(times))
+
+    def _predictions(
+        self, x: Float64[ndarray, "N P"], index: pd.Index, coverage: float
+    ) -> pd.DataFrame:
+        """Mean, standard deviation and central interval of an observation of each target."""
+        columns = [
+            f"{name}{end}" if end else name for name in self.targets_ for end in ("", *SUFFIXES)
+        ]
+        if len(index) == 0:
+            return pd.DataFrame(index=index, columns=columns, dtype=float)
+        parts = self.regressor_._in_chunks(
+            x,
+            lambda posterior, _: (posterior.mean, posterior.std(), *posterior.interval(coverage)),
+        )
+        values = torch.stack(parts, dim=-1).flatten(1)  # N 4D
+        return pd.DataFrame(values.numpy(), index=index, columns=columns)
 
     def _described(self) -> Contents:
         check_is_fitted(self)

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from deeplfm.errors import ConfigError
-from deeplfm.estimators.labels import Labels
+from deeplfm.estimators.arrays import check_targets
 from deeplfm.estimators.scaling import Scaling
-from deeplfm.estimators.validation import check_targets
+from deeplfm.estimators.targets import Labels
 from deeplfm.inspection import forces, spectra
 from deeplfm.inspection.components import components
 from deeplfm.inspection.fitted import FittedModel
@@ -42,7 +42,8 @@ class Inspected(ABC):
 
         The mean of the targets is included in the component "trend"; without a trend in "level", and
         without a level it is a component "mean" of its own. All other components vary around 0. Members
-        of the average that are no sum of terms, such as an autoregression, are one component each.
+        of the average that are no sum of terms, such as an autoregression, are one component each. A term
+        that only some members have is 0 in the others, and its band includes this difference.
 
         Components of a target that is modelled by its logarithm are factors around 1, and multiply to the
         prediction.

@@ -20,6 +20,7 @@ from torch import Tensor
 from deeplfm.errors import InputError, UnsuitableError
 from deeplfm.estimators.arrays import Arrays
 from deeplfm.estimators.scaling import Scaling
+from deeplfm.estimators.targets import amplitude_grows
 from deeplfm.recipes import Architecture, rhythm_recipe
 from deeplfm.selection.candidate import log_evidence
 from deeplfm.selection.parallel import FAILURES
@@ -27,10 +28,6 @@ from deeplfm.selection.select import Comparison
 from deeplfm.training import RowSource
 from deeplfm.training.interruption import stop_requested, time_left, within
 
-_MOST_STRETCHES, _FEWEST_STRETCHES, _FEWEST_ROWS = 10, 4, 8
-_LEAST_RANGE = 1.5  # between the lowest level and the highest
-_HALF_WAY = 0.5  # swings in proportion to level^power: 0 as they are, 1 in logarithms
-_LEAST_SURE = 2.0  # standard errors off 0
 _MOST_ROWS = 1000  # before those held out, of which the evidence is asked
 
 
@@ -95,9 +92,9 @@ def best_trial(trial: Callable[[Bool[ndarray, " D"]], Trial], may_be: Bool[ndarr
 
 def may_be_logarithms(arrays: Arrays, is_series: bool) -> Bool[ndarray, " D"]:
     """Targets whose logarithms are worth a look; of rows in memory, in order of time."""
-    if not is_series or arrays.stay_where_they_are:
+    if not is_series or arrays.are_large:
         return np.zeros(arrays.y.shape[1], dtype=bool)
-    return swings_grow(arrays.read(slice(None))[1])
+    return amplitude_grows(arrays.read(slice(None))[1])
 
 
 def check_positive(
@@ -111,32 +108,3 @@ def check_positive(
                 f"{name}: {column[rows[0]]:g} found, which has no logarithm, and the model hears this "
                 "target by it. Fit with log_targets=False."
             )
-
-
-def swings_grow(y: Float64[ndarray, "N D"]) -> Bool[ndarray, " D"]:
-    """Outputs that are worth a look at their logarithms; rows in order of time, NaN where unknown.
-
-    Levels and swings of consecutive stretches: a line through their logarithms has slope 1 where swings
-    are a share of the level, and 0 where they have nothing to do with it. It must be nearer to 1, and
-    surely not 0.
-    """
-    return np.array([_grows(column[~np.isnan(column)]) for column in y.T], dtype=bool)
-
-
-def _grows(values: Float64[ndarray, " N"]) -> bool:
-    n_stretches = min(_MOST_STRETCHES, len(values) // _FEWEST_ROWS)
-    if n_stretches < _FEWEST_STRETCHES or values.min() <= 0:
-        return False
-    stretches = np.array_split(values, n_stretches)
-    level = np.array([stretch.mean() for stretch in stretches])
-    swing = np.array([_around_a_line(stretch) for stretch in stretches])
-    if level.max() < _LEAST_RANGE * level.min() or swing.min() <= 0:
-        return False
-    x, y = np.log(level), np.log(swing)
-    (slope, _), ((variance, _), _) = np.polyfit(x, y, 1, cov=True)
-    return bool(slope > max(_HALF_WAY, _LEAST_SURE * np.sqrt(variance)))
-
-
-def _around_a_line(values: Float64[ndarray, " N"]) -> float:
-    time = np.arange(len(values))
-    return float(np.std(values - np.polyval(np.polyfit(time, values, 1), time)))

@@ -1,8 +1,9 @@
-"""The rows that a forecaster knows, and other frames read by the same clock and names."""
+"""The training rows of a forecaster by time, and other frames read by the same columns and time axis."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,13 +11,14 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float64
 from numpy import ndarray
+from pandas.api.types import infer_dtype, is_integer_dtype
 
-from deeplfm.errors import InputError
-from deeplfm.estimators.observations import as_frame, check_complete, check_enough, in_order
-from deeplfm.estimators.roles import Name, Roles
+from deeplfm.errors import ConfigError, InputError
+from deeplfm.estimators.columns import Name, Roles, as_frame, check_complete, listing
 from deeplfm.estimators.stamps import date_order_of, kind_of, read_stamps
 from deeplfm.estimators.timeline import Timeline
 
+FEWEST_KNOWN = 3
 _WIDE, _MOST_MISSING = 1.5, 10  # usual steps that are a gap; steps without a row for each with one
 
 
@@ -38,14 +40,7 @@ class Record:
 
     @classmethod
     def of(cls, frame: pd.DataFrame, roles: Roles, duplicates: str, zone: str | None) -> Record:
-        """The record of a user's frame, or an error that says why there is none.
-
-        Args:
-            frame: rows in any order.
-            roles: what its columns are.
-            duplicates: "refuse" rows of the same time, or take their "mean".
-            zone: of timestamps; ``None`` takes their own.
-        """
+        """The record of a user's frame; see ``DeepLFMForecaster.fit`` for the arguments."""
         times, where = roles.times(frame)
         stamps = read_stamps(times, where, zone=zone).rename(roles.time)
         if zone is not None and kind_of(stamps) != "timestamp":
@@ -70,7 +65,7 @@ class Record:
         return roles.values(frame, self.timeline.read(*roles.times(frame)), with_targets)
 
     def unseen(self, values: pd.DataFrame) -> pd.DataFrame:
-        """Rows that :meth:`read` gave with values that are not in the record, and only these values."""
+        """Rows from :meth:`read` that have values missing from the record, and only these values."""
         known = values[self.targets].notna()
         seen = known & self.known_at(values.index)
         n_seen, n_known = int(seen.to_numpy().sum()), int(known.to_numpy().sum())
@@ -93,7 +88,7 @@ class Record:
         return self._at(self.observed, index).notna()
 
     def _at(self, frame: pd.DataFrame, index: pd.Index) -> pd.DataFrame:
-        """Rows of a frame in order at some times, as far as numbers can be told apart."""
+        """Rows of a frame in order at some times; numbers may differ by rounding."""
         if self.timeline.kind != "number":
             return frame.reindex(index)
         room = 1e-6 * self.timeline.step.size
@@ -107,7 +102,7 @@ class Record:
     def ahead(
         self, horizon: int | None, until: Any, times: Any, covariates: pd.DataFrame | None
     ) -> pd.Index:
-        """The times that a forecast is asked for; see ``DeepLFMForecaster.forecast``."""
+        """The times of a forecast; see ``DeepLFMForecaster.forecast`` for the arguments."""
         options = {"horizon": horizon, "until": until, "times": times}
         given = [name for name, value in options.items() if value is not None]
         if len(given) > 1:
@@ -125,7 +120,7 @@ class Record:
         return self.timeline.after(last, horizon)
 
     def drawn(self) -> pd.Index:
-        """Times of the rows, and of the steps between them that no row has: a line needs both."""
+        """Times of the rows and of the missing steps between them, as a figure draws them."""
         index = self.rows.index
         steps = np.diff(self.timeline.numbers(index))
         usual = float(np.median(steps))
@@ -137,14 +132,14 @@ class Record:
         return index.append(between).unique().sort_values()
 
     def inputs(self, values: pd.DataFrame) -> Float64[ndarray, "N P"]:
-        """What a model sees of rows by time: the time as a number, and the covariates."""
+        """Inputs of a model: the time as a number, and the covariates."""
         covariates = values[self.covariates].to_numpy(dtype=np.float64)
         return np.column_stack([self.timeline.numbers(values.index), covariates])
 
     def inputs_at(
         self, index: pd.Index, covariates: pd.DataFrame | None
     ) -> Float64[ndarray, "N P"]:
-        """What a model sees at some times, with covariates of the record or of a user's frame."""
+        """Inputs of a model at some times, with covariates of the record or of a user's frame."""
         known = self._known(covariates)
         found = self._at(known, index)
         for name in self.covariates:
@@ -166,12 +161,71 @@ class Record:
         return both[~both.index.duplicated()].sort_index()
 
 
+def in_order(values: pd.DataFrame, frame: pd.DataFrame, duplicates: str) -> pd.DataFrame:
+    """Rows in the order of their times, which are unique.
+
+    Args:
+        values: rows by their times.
+        frame: the same rows as the user gave them, for messages.
+        duplicates: "refuse" rows of one time, or take their "mean".
+    """
+    if duplicates not in ("refuse", "mean"):
+        raise ConfigError(f"duplicates: {duplicates!r} found. Choose 'refuse' or 'mean'.")
+    is_twice = values.index.duplicated(keep=False)
+    if not is_twice.any():
+        return values.sort_index(kind="stable")
+    if duplicates == "mean":
+        return values.groupby(level=0).mean()
+    name = _series_label(values.index, frame)
+    if name is not None:
+        raise InputError(
+            f"column {name!r}: the frame holds several series, one for each value of this column, "
+            "in rows of the same time. Give each series its own column: frame.pivot(index=time, "
+            f"columns={name!r}, values=target); or fit one model for each group of "
+            f"frame.groupby({name!r}). If it holds clocks, join it to the dates."
+        )
+    stamp = values.index[is_twice][0]
+    rows = np.flatnonzero(values.index == stamp)
+    raise InputError(
+        f"time {stamp}: found in {len(rows)} rows ({listing(rows.tolist())}); {is_twice.sum()} of "
+        f"{len(values)} rows share their time with another. Remove all but one, or average them "
+        "with duplicates='mean'."
+    )
+
+
+def check_enough(training: pd.DataFrame, targets: Sequence[Name]) -> None:
+    """Refuse targets with too few known values."""
+    for name in targets:
+        known = int(training[name].notna().sum())
+        if known < FEWEST_KNOWN:
+            raise InputError(
+                f"column {name!r}: {known} of {len(training)} values are known; at least "
+                f"{FEWEST_KNOWN} are needed. Leave the column out, or give more data."
+            )
+
+
 def _warn_of_constants(observed: pd.DataFrame) -> None:
     for name, column in observed.items():
         known = column.dropna()
         if known.min() == known.max():
             warnings.warn(
-                f"column {name!r}: all known values are {known.iloc[0]:g}, and so will be its forecast, "
-                "whose intervals mean nothing. Leave it out if it should vary.",
+                f"column {name!r}: all known values are {known.iloc[0]:g}, and so is its forecast, whose "
+                "intervals have no meaning. Leave it out if it should vary.",
                 stacklevel=4,
             )
+
+
+def _series_label(stamps: pd.Index, frame: pd.DataFrame) -> Name | None:
+    """The column whose labels distinguish rows of the same time, as in a long table of several series."""
+    most_at_once = stamps.value_counts().max()
+    for name in frame.columns:
+        column = frame[name]
+        n_labels = column.nunique()
+        is_number = is_integer_dtype(column.dtype) and n_labels == most_at_once
+        is_label = isinstance(column.dtype, pd.CategoricalDtype) or infer_dtype(column) == "string"
+        if not (is_label or is_number) or n_labels == len(column):
+            continue
+        pairs = pd.DataFrame({"time": stamps, "label": column.to_numpy()})
+        if not pairs.duplicated().any():
+            return name
+    return None

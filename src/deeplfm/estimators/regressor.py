@@ -16,15 +16,13 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
 from deeplfm.errors import ConfigError, InputError
-from deeplfm.estimators.arrays import Arrays
-from deeplfm.estimators.faults import warn_of_faults
+from deeplfm.estimators.arrays import Arrays, check_inputs, check_targets
 from deeplfm.estimators.inspected import Inspected
-from deeplfm.estimators.labels import Labels
 from deeplfm.estimators.logarithms import Trial, best_trial, check_positive, may_be_logarithms
 from deeplfm.estimators.saving import describe, rebuild
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.settings import DeepLFMSettings
-from deeplfm.estimators.validation import check_inputs, check_targets
+from deeplfm.estimators.targets import Labels, warn_of_outliers
 from deeplfm.io.archive import Contents, Saved
 from deeplfm.kernels import compiled_kernels
 from deeplfm.predictive.mixture import Predictive
@@ -87,8 +85,8 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
             arrays = arrays.by_time().trimmed()
             if self._start() not in ("paper", "table"):  # these know nothing of time
                 arrays = arrays.most_recent(in_batches=self.batch_size is not None)
-            if not arrays.stay_where_they_are:
-                warn_of_faults(arrays.read(slice(None))[1], self.labels_.texts)
+            if not arrays.are_large:
+                warn_of_outliers(arrays.read(slice(None))[1], self.labels_.texts)
         with compiled_kernels(self.compile), graceful_interrupts(), within(self.time_limit):
             self.scaling_, self.model_, self.fit_result_ = self._fit(arrays, recipes)
         if self.fit_result_.interrupted:
@@ -234,7 +232,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
             )
 
         rows = StoredRows(read, len(arrays))
-        return rows if arrays.stay_where_they_are else rows.everything()
+        return rows if arrays.are_large else rows.everything()
 
     def _fit(
         self, arrays: Arrays, recipes: list[Candidate]
@@ -269,14 +267,14 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         return best.scaling, average, selection
 
     def _scaling(self, arrays: Arrays, is_log: NDArray[np.bool_]) -> Scaling:
-        return Scaling.of_pieces(arrays.pieces(), self.is_series_, is_log)
+        return Scaling.of_chunks(arrays.chunks(), self.is_series_, is_log)
 
     def _logarithms(self, arrays: Arrays, by_itself: bool) -> NDArray[np.bool_]:
         """Targets to be heard by their logarithm: as told, or those of which it is worth a race."""
         if self.log_targets is None and by_itself:
             return may_be_logarithms(arrays, self.is_series_)
         is_log = np.full(arrays.y.shape[1], bool(self.log_targets))
-        for _, y, _ in arrays.pieces() if self.log_targets else ():
+        for _, y, _ in arrays.chunks() if self.log_targets else ():
             check_positive(y, is_log, self.labels_.texts)
         return is_log
 
@@ -300,8 +298,16 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         question: Callable[[Predictive], tuple[torch.Tensor, ...]],
         along: Sequence[Any] = (),
     ) -> list[Any]:
-        """Answers for all rows, from the distributions of some at a time."""
-        x = self._inputs(X)
-        chunks = (x[i : i + _PREDICTION_ROWS] for i in range(0, len(x), _PREDICTION_ROWS))
-        answers = zip(*(question(self._posterior(chunk)) for chunk in chunks), strict=True)
-        return [self.labels_.shaped(torch.cat(part).numpy(), X, along) for part in answers]
+        """Properties of the predictions of all rows, in the form of the inputs."""
+        found = self._in_chunks(self._inputs(X), lambda posterior, _: question(posterior))
+        return [self.labels_.shaped(part.numpy(), X, along) for part in found]
+
+    def _in_chunks(
+        self,
+        x: NDArray[Any],
+        question: Callable[[Predictive, slice], tuple[torch.Tensor, ...]],
+    ) -> list[torch.Tensor]:
+        """Properties of the predictions of checked rows, computed from some rows at a time."""
+        chunks = [slice(i, i + _PREDICTION_ROWS) for i in range(0, len(x), _PREDICTION_ROWS)]
+        found = zip(*(question(self._posterior(x[rows]), rows) for rows in chunks), strict=True)
+        return [torch.cat(part) for part in found]

@@ -14,8 +14,8 @@ from torch import Tensor
 from deeplfm import config as configuration
 from deeplfm.ensemble.autoregression import Autoregression
 from deeplfm.ensemble.nearest_neighbour_gp import NearestNeighbourGP
-from deeplfm.estimators.labels import Labels
 from deeplfm.estimators.scaling import Scaling
+from deeplfm.estimators.targets import Labels
 from deeplfm.estimators.timeline import Timeline
 from deeplfm.io.archive import Contents, reading, restore, tensors_under
 from deeplfm.model import DeepLFM

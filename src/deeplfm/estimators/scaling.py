@@ -1,4 +1,4 @@
-"""From the user's units to the model's and back."""
+"""Conversion from the user's units to the model's and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deeplfm.predictive.log_normal import Exponential
 from deeplfm.predictive.mixture import Predictive
 
 Array = NDArray[np.float64]
-Piece = tuple[Array, Array] | tuple[Array, Array, Array | None]
+Chunk = tuple[Array, Array] | tuple[Array, Array, Array | None]
 
 
 @dataclass(frozen=True)
@@ -34,22 +34,22 @@ class Scaling:
 
     @classmethod
     def of(cls, x: Array, y: Array, is_series: bool) -> Scaling:
-        """The scaling that training data ask for."""
-        return cls.of_pieces([(np.asarray(x, np.float64), np.asarray(y, np.float64))], is_series)
+        """The scaling of training data."""
+        return cls.of_chunks([(np.asarray(x, np.float64), np.asarray(y, np.float64))], is_series)
 
     @classmethod
-    def of_pieces(
-        cls, pieces: Iterable[Piece], is_series: bool, is_log: NDArray[np.bool_] | None = None
+    def of_chunks(
+        cls, chunks: Iterable[Chunk], is_series: bool, is_log: NDArray[np.bool_] | None = None
     ) -> Scaling:
-        """The scaling that training data ask for, seen once and some rows at a time.
+        """The scaling of training data that are read once, some rows at a time.
 
         Args:
-            pieces: inputs, targets and, where rows have any, weights.
+            chunks: inputs, targets and, where rows have any, weights.
             is_series: the first input is time.
-            is_log: outputs of which the model hears the logarithm; by default none.
+            is_log: outputs that are modelled by their logarithm; by default none.
         """
         inputs, outputs = Moments(), Moments()
-        for x, y, *weight in pieces:
+        for x, y, *weight in chunks:
             inputs.add(x, *weight)
             outputs.add(_logarithms(y, is_log), *weight)
         is_time = is_series & (np.arange(len(inputs.mean)) == 0)
@@ -89,10 +89,10 @@ def _logarithms(y: Array, is_log: NDArray[np.bool_] | None) -> Array:
 
 
 class Moments:
-    """Mean and standard deviation of the known values of each column, from pieces of the rows.
+    """Mean and standard deviation of the known values of each column, from chunks of the rows.
 
-    Those of two sets of rows make those of both (Chan, Golub and LeVeque, 1979), with none of the
-    cancellation of a sum of squares.
+    The moments of two sets of rows combine to those of both (Chan, Golub and LeVeque, 1979), without
+    the cancellation of a sum of squares.
     """
 
     def __init__(self) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator
 
 from deeplfm.errors import ConfigError
-from deeplfm.estimators.validation import check_settings
 from deeplfm.recipes import Architecture, recipes_for
 from deeplfm.selection.candidate import Candidate
 from deeplfm.training import Rows, RowSource
@@ -139,3 +140,40 @@ class DeepLFMSettings(BaseEstimator):
         if name not in ("float32", "float64"):
             raise ConfigError(f"dtype: {name!r} is not known. Choose float32 or float64.")
         return getattr(torch, name)
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Refuse counts that are not whole and positive, and a device that is not available."""
+    for name in ("n_forces", "n_features", "n_steps", "batch_size", "random_state"):
+        value = settings[name]
+        least = 0 if name in ("random_state", "n_steps") else 1
+        if name in ("n_steps", "batch_size") and value is None:
+            continue
+        if not is_whole(value) or value < least:
+            raise ConfigError(f"{name}: {value!r} found. Give a whole number of at least {least}.")
+    n_jobs = settings["n_jobs"]
+    if n_jobs is not None and (not is_whole(n_jobs) or n_jobs == 0):
+        raise ConfigError(
+            f"n_jobs: {n_jobs!r} found. Give a number of processes, or -1 for one on each core."
+        )
+    is_log = settings["log_targets"]
+    if is_log is not None and not isinstance(is_log, bool | np.bool_):
+        raise ConfigError(
+            f"log_targets: {is_log!r} found. Give True for all targets, False for none, or None."
+        )
+    hidden = settings["hidden"]
+    if not isinstance(hidden, tuple | list) or any(
+        not isinstance(width, int | np.integer) or width < 1 for width in hidden
+    ):
+        raise ConfigError(f"hidden: {hidden!r} found. Give the width of each layer, such as (3,).")
+    try:
+        torch.empty(0, device=settings["device"])
+    except (AssertionError, RuntimeError) as error:
+        raise ConfigError(
+            f"device: {settings['device']!r} is not available here ({error}). Use 'cpu'."
+        ) from error
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a setting is a whole number, and not a truth value."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)

@@ -1,34 +1,98 @@
-"""The user's time: what a model sees of it, and how it goes on."""
+"""The time axis of a series: as numbers for the model, and continued by its step for the user."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float64
 from numpy import ndarray
+from numpy.typing import NDArray
 from torch import Tensor
 
 from deeplfm.errors import InputError
 from deeplfm.estimators.stamps import EXAMPLES, DateOrder, Kind, kind_of, read_stamps
-from deeplfm.estimators.steps import Step, from_ticks
-from deeplfm.estimators.validation import is_whole
+
+Calendar = Literal["days", "weekdays", "months", "month ends"]
 
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
 _UNITS: dict[str | None, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _EXACT = 2**53  # whole numbers up to this are floats as well
 _MOST_TIMES = 10_000_000
+_MOST_DECIMALS = 9
+_DAY = pd.Timedelta(days=1)
+_LEAST_DAYS: dict[Calendar, int] = {"days": 1, "weekdays": 1, "months": 28, "month ends": 28}
+
+
+@dataclass(frozen=True)
+class Step:
+    """The typical step of a series; missing rows do not change it.
+
+    Timestamps with a constant time of day are continued by the calendar of their own zone, so that a
+    day is a day when the clocks change; all others by the median step.
+
+    Attributes:
+        size: in the numbers of the series, in ticks of its resolution, or in units of the calendar.
+        calendar: what ``size`` counts; ``None`` for numbers and ticks.
+        decimals: to which all numbers of the series are written; ``None`` where they have none.
+    """
+
+    size: float
+    calendar: Calendar | None = None
+    decimals: int | None = None
+
+    @classmethod
+    def of(cls, index: pd.Index) -> Step:
+        """The step of at least two times in order."""
+        if isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex):
+            ticks = cls(max(1, int(np.median(np.diff(index.asi8)))))
+            is_stamps = isinstance(index, pd.DatetimeIndex)
+            return (_calendar_step(index.tz_localize(None)) if is_stamps else None) or ticks
+        numbers = index.to_numpy()
+        if numbers.dtype.kind == "i":
+            size = float(np.median(np.diff(numbers)))
+            return cls(int(size) if size.is_integer() else size)
+        return _decimal_step(numbers)
+
+    def after(self, last: pd.Index, count: int) -> pd.Index:
+        """``count`` times after the last, which is an index of one."""
+        multiples = np.arange(1, count + 1)
+        if isinstance(last, pd.DatetimeIndex) and self.calendar is not None:
+            return _localised(self._on_calendar(last.tz_localize(None)[0], multiples), last)
+        if isinstance(last, pd.DatetimeIndex | pd.TimedeltaIndex):
+            steps = pd.TimedeltaIndex((multiples * int(self.size)).view(f"m8[{last.unit}]"))
+            return last.repeat(count) + steps
+        numbers = last.to_numpy()[0] + multiples * self.size
+        return pd.Index(numbers if self.decimals is None else np.round(numbers, self.decimals))
+
+    def count_until(self, last: pd.Index, end: pd.Index) -> int:
+        """A number of steps that reaches from the last time to an end, or beyond it."""
+        least = self.after(last, 1)[0] - last[0]
+        if self.calendar is not None:  # clocks may change by hours meanwhile
+            least = 0.9 * self.size * _LEAST_DAYS[self.calendar] * _DAY
+        return int((end[0] - last[0]) / least) + 2
+
+    def _on_calendar(self, last: pd.Timestamp, multiples: NDArray[np.int64]) -> pd.DatetimeIndex:
+        counts = multiples * int(self.size)
+        if self.calendar == "days":
+            return pd.DatetimeIndex(last + counts * _DAY)
+        if self.calendar == "weekdays":
+            date = np.busday_offset(np.datetime64(last.date()), counts)
+            return pd.DatetimeIndex(date) + (last - last.normalize())
+        if self.calendar == "months":
+            return pd.DatetimeIndex([last + pd.DateOffset(months=int(count)) for count in counts])
+        return pd.DatetimeIndex([last + pd.offsets.MonthEnd(int(count)) for count in counts])
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """A clock as the user reads it: numbers, timestamps in their zone, or durations.
+    """A time axis of numbers, timestamps in their zone, or durations.
 
-    Inside, instants are counted from the first one in a unit that suits their step; outside, every time
-    is of the user's kind, zone and name.
+    The model sees instants, counted from the first one in a unit that suits their step. Users see
+    times of their own kind, zone and name.
 
     Attributes:
         name: of the column or index of times; ``None`` where it has none.
@@ -61,7 +125,7 @@ class Timeline:
 
     @classmethod
     def of(cls, index: pd.Index, name: str | int | None = None) -> Timeline:
-        """The timeline of the times of a series, in order and at least two."""
+        """The time axis of a series of at least two times in order."""
         kind, step = kind_of(index), Step.of(index)
         if kind == "number":
             is_beyond = index.dtype.kind == "i" and np.abs(index.to_numpy()).max() > _EXACT
@@ -74,7 +138,7 @@ class Timeline:
         return cls(name, kind, step, unit, None, index.unit)
 
     def read(self, times: Any, where: str = "times") -> pd.Index:
-        """Times that a user gave, as this timeline's kind, in its zone and by its name.
+        """Times of the user in this axis' kind, zone and name.
 
         Args:
             times: one or several, or texts of them; timestamps without a zone are local to this one's.
@@ -94,20 +158,16 @@ class Timeline:
         return index.rename(self.name)
 
     def numbers(self, index: pd.Index) -> Float64[ndarray, " N"]:
-        """Times as the model sees them: instants, so that clocks that change do not matter."""
+        """Times as the model sees them: instants, so that changes of the clocks do not matter."""
         if self.kind == "number":
             return np.asarray(index.to_numpy() - self.origin, dtype=np.float64)
-        instants = index if self.kind == "duration" else index - self._origin()
+        origin = self._index(np.array([self.origin]))[0]
+        instants = index if self.kind == "duration" else index - origin
         return np.asarray(instants / pd.Timedelta(seconds=_UNITS[self.unit]), dtype=np.float64)
 
     def after(self, last: pd.Index, horizon: int) -> pd.Index:
-        """So many times after the last one, each a step on.
-
-        Args:
-            last: an index of one time.
-            horizon: how many times.
-        """
-        is_count = is_whole(horizon)
+        """The next ``horizon`` times after the last one, which is an index of one."""
+        is_count = isinstance(horizon, int | np.integer) and not isinstance(horizon, bool)
         if not is_count or not 1 <= horizon <= _MOST_TIMES:
             raise InputError(
                 f"horizon: {horizon!r} found. Give a number of steps from 1 to {_MOST_TIMES}, or a "
@@ -116,7 +176,7 @@ class Timeline:
         return self._continued(last, int(horizon), "horizon")
 
     def until(self, last: pd.Index, end: Any) -> pd.Index:
-        """All times after the last one up to an end, which belongs to them where a step meets it."""
+        """All times after the last one up to an end, which is included where a step meets it."""
         target = self.read([end], "until")
         if target[0] <= last[0]:
             raise InputError(
@@ -140,7 +200,7 @@ class Timeline:
         return found
 
     def refined(self, index: pd.Index) -> Timeline:
-        """The same timeline at the resolution of an index, which may have become finer."""
+        """The same time axis at the resolution of an index, which may have become finer."""
         if self.resolution is None or index.unit == self.resolution:
             return self
         factor = _TICKS[index.unit] // _TICKS[self.resolution]
@@ -148,27 +208,31 @@ class Timeline:
         return replace(self, step=step, resolution=index.unit, origin=self.origin * factor)
 
     def ticks(self, index: pd.Index) -> Tensor:
-        """Times as whole numbers or floats from which :meth:`from_ticks` makes the same bits."""
+        """Times as whole numbers or floats, from which :meth:`from_ticks` makes the same bits."""
         values = index.to_numpy() if self.kind == "number" else index.asi8
         return torch.from_numpy(values.copy())
 
     def from_ticks(self, ticks: Tensor) -> pd.Index:
         """Times of their ticks."""
-        if self.kind == "number":
-            return pd.Index(ticks.numpy(), name=self.name)
-        return from_ticks(ticks.numpy(), self.kind, self.resolution, self.zone).rename(self.name)
+        return self._index(ticks.numpy()).rename(self.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data from which :meth:`from_dict` makes the same timeline."""
+        """Plain data from which :meth:`from_dict` makes the same time axis."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Timeline:
-        """The timeline that was described."""
+        """The time axis that was described."""
         return cls(**content | {"step": Step(**content["step"])})
 
-    def _origin(self) -> pd.Timestamp:
-        return from_ticks(np.array([self.origin]), self.kind, self.resolution, self.zone)[0]
+    def _index(self, ticks: NDArray[Any]) -> pd.Index:
+        """Numbers as they are; timestamps from ticks since 1970 in UTC, durations from ticks."""
+        if self.kind == "number":
+            return pd.Index(ticks)
+        if self.kind == "duration":
+            return pd.TimedeltaIndex(ticks.view(f"m8[{self.resolution}]"))
+        stamps = pd.DatetimeIndex(ticks.view(f"M8[{self.resolution}]"))
+        return stamps if self.zone is None else stamps.tz_localize("UTC").tz_convert(self.zone)
 
     def _continued(self, last: pd.Index, count: int, where: str) -> pd.Index:
         try:
@@ -178,3 +242,44 @@ class Timeline:
                 f"{where}: {count} steps after {last[0]} lead beyond what timestamps can hold. "
                 "Ask for fewer."
             ) from error
+
+
+def _calendar_step(local: pd.DatetimeIndex) -> Step | None:
+    """The step in months or days of times with a constant time of day."""
+    dates = local.normalize()
+    if (local - dates).nunique() > 1:
+        return None
+    days = np.diff(dates.to_numpy()) // np.timedelta64(1, "D")
+    months = np.diff(12 * np.asarray(local.year) + np.asarray(local.month))
+    if days.min() >= 28 and local.is_month_end.all():
+        return Step(int(np.median(months)), "month ends")
+    if days.min() >= 28 and np.unique(local.day).size == 1:
+        return Step(int(np.median(months)), "months")
+    size = int(np.median(days))
+    if size == 1 and dates[-1] - dates[0] >= 14 * _DAY and (local.day_of_week < 5).all():
+        return Step(1, "weekdays")
+    return Step(size, "days")
+
+
+def _decimal_step(numbers: NDArray[np.float64]) -> Step:
+    """The typical step, and to how many decimals it and all numbers were written."""
+    gaps = np.diff(numbers)
+    size = float(np.median(gaps))
+    if np.allclose(gaps, size, rtol=1e-6, atol=0):
+        size = float((numbers[-1] - numbers[0]) / len(gaps))
+    rounding = 2 * np.spacing(np.abs(numbers).max())
+    for decimals in range(_MOST_DECIMALS + 1):
+        written = round(size, decimals)
+        is_written = np.abs(np.round(numbers, decimals) - numbers).max() <= rounding
+        if written > 0 and abs(written - size) <= rounding and is_written:
+            return Step(written, decimals=decimals)
+    return Step(size)
+
+
+def _localised(local: pd.DatetimeIndex, like: pd.DatetimeIndex) -> pd.DatetimeIndex:
+    """Local times in a zone: the second of an hour that comes twice, the end of one that is skipped."""
+    local = local.as_unit(like.unit)
+    if like.tz is None:
+        return local
+    twice = np.zeros(len(local), dtype=bool)
+    return local.tz_localize(like.tz, ambiguous=twice, nonexistent="shift_forward")

@@ -1,1 +1,1 @@
-"""What a fitted model is made of: forces, spectra, components."""
+"""Parts of a fitted model: components of the forecast, forces, spectra."""

@@ -68,7 +68,7 @@ def hidden_layers(fitted: FittedModel, x: Float[Tensor, "N P"]) -> list[Curve]:
     curves = []
     for index in fitted.forecasting:
         model, member = fitted.average.members[index], fitted.members[index]
-        for depth, values in enumerate(model.hidden_values(x), start=1):
+        for depth, values in enumerate(model.hidden_values(x), 1):
             mean, std = as_array(values.mean(0)), as_array(values.std(0, correction=0))
             for unit in range(mean.shape[-1]):
                 label = f"layer {depth}, unit {unit + 1}"

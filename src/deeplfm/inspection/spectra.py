@@ -50,7 +50,7 @@ def filters(fitted: FittedModel) -> list[Spectrum]:
     for index in fitted.forecasting:
         model, member = fitted.average.members[index], fitted.members[index]
         layers = model.layers if model.is_function_of_time else ()
-        for depth, layer in enumerate(layers, start=1):
+        for depth, layer in enumerate(layers, 1):
             for block in filter(is_driven, layer.blocks):
                 found += _gains(fitted, f"layer {depth}", member, layer, block)
     return found

@@ -14,7 +14,7 @@ from deeplfm.plots.calibration import (
 )
 from deeplfm.plots.curves import components_figure, forces_figure, hidden_figure, plot_curve
 from deeplfm.plots.dense import gaps_of, plot_observations
-from deeplfm.plots.fan import COVERAGES, Fan, fans_of, plot_fan
+from deeplfm.plots.fan import COVERAGES, Fan, fans_from, fans_of, interval_levels, plot_fan
 from deeplfm.plots.forecast import forecast_figure, plot_forecast
 from deeplfm.plots.learning import learning_figure, plot_learning
 from deeplfm.plots.spectra import (
@@ -34,12 +34,14 @@ __all__ = [
     "calibration_figure",
     "components_figure",
     "coverage_band",
+    "fans_from",
     "fans_of",
     "filters_figure",
     "forces_figure",
     "forecast_figure",
     "gaps_of",
     "hidden_figure",
+    "interval_levels",
     "learning_figure",
     "pit_band",
     "plot_coverage",

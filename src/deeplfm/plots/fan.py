@@ -55,8 +55,22 @@ def fans_of(
             f"names: {len(names)} found, but the prediction has {mean.shape[-1]} outputs. "
             "Give one name for each."
         )
-    levels = [(1 + sign * coverage) / 2 for sign in (-1, 1) for coverage in coverages]
-    ends = posterior.quantile(levels, latent).numpy(force=True)  # levels N D
+    ends = posterior.quantile(interval_levels(coverages), latent).numpy(force=True)
+    return fans_from(mean, ends, names, coverages)
+
+
+def interval_levels(coverages: Sequence[float]) -> list[float]:
+    """Levels of the quantiles that are the low ends, then the high ends, of central intervals."""
+    return [(1 + sign * coverage) / 2 for sign in (-1, 1) for coverage in coverages]
+
+
+def fans_from(
+    mean: Float64[ndarray, "N D"],
+    ends: Float64[ndarray, "L N D"],
+    names: Sequence[str],
+    coverages: Sequence[float] = COVERAGES,
+) -> dict[str, Fan]:
+    """Fans of means, and of quantiles at :func:`interval_levels`."""
     low, high = ends[: len(coverages)], ends[len(coverages) :]
     return {
         name: Fan(

@@ -16,8 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import deeplfm
 from deeplfm.errors import InputError
-from deeplfm.estimators.observations import Name
-from deeplfm.estimators.roles import SUFFIXES
+from deeplfm.estimators.columns import SUFFIXES, Name
 from deeplfm.inspection.kind import kind_of
 from deeplfm.io.files import versions, write_whole
 from deeplfm.report import tables

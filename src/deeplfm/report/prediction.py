@@ -13,7 +13,7 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 from scipy.stats import norm
 
-from deeplfm.estimators.observations import Name
+from deeplfm.estimators.columns import Name
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.report.clock import Clock
 

@@ -9,7 +9,7 @@ import pandas as pd
 from jaxtyping import Float64
 from numpy import ndarray
 
-from deeplfm.estimators.observations import Name
+from deeplfm.estimators.columns import Name
 from deeplfm.report.clock import Clock
 
 Vector = Float64[ndarray, " n"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from deeplfm.estimators.observations import Name
+from deeplfm.estimators.columns import Name
 from deeplfm.report.clock import Clock
 from deeplfm.report.content import Evaluation, Peak
 from deeplfm.report.prediction import LEVELS

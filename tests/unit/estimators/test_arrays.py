@@ -9,7 +9,6 @@ import pytest
 
 from deeplfm import DeepLFMRegressor, InputError
 from deeplfm.estimators import arrays as module
-from deeplfm.estimators import validation
 from deeplfm.estimators.arrays import Arrays
 from deeplfm.selection import split as held_out_module
 from deeplfm.training import rows as rows_module
@@ -42,7 +41,7 @@ def quick(**options: object) -> DeepLFMRegressor:
 @pytest.fixture
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if there were very many rows."""
-    monkeypatch.setattr(validation, "_PIECE_VALUES", 200)
+    monkeypatch.setattr(module, "_CHUNK_VALUES", 200)
     monkeypatch.setattr(rows_module, "_CHUNK_ROWS", 64)
     monkeypatch.setattr(held_out_module, "_MOST_HELD_OUT", 30)
     monkeypatch.setattr(held_out_module, "_TABLE_START", 100)
@@ -80,8 +79,8 @@ def test_arrays_are_not_copied(tmp_path: Path) -> None:
         arrays = Arrays.of(given, y, None)
         assert np.shares_memory(arrays.x, given)
         assert arrays.x.dtype == np.float32
-    assert arrays.stay_where_they_are
-    assert not Arrays.of(x, y, None).stay_where_they_are
+    assert arrays.are_large
+    assert not Arrays.of(x, y, None).are_large
 
 
 @pytest.mark.usefixtures("small_limits")
@@ -106,7 +105,7 @@ def test_bad_rows_are_named_wherever_they_are(tmp_path: Path) -> None:
     ("options", "n_used", "advice"),
     [
         ({"start": "pursuit"}, 100, "set batch_size=1000 to use 150"),
-        ({"start": "pursuit", "batch_size": 40}, 150, "fit the stretch that matters.$"),
+        ({"start": "pursuit", "batch_size": 40}, 150, "fit the segment that matters.$"),
     ],
 )
 def test_only_the_end_of_a_very_long_series_is_used_and_the_user_is_told(
@@ -193,11 +192,11 @@ print(peak)
 """
 
 
-@pytest.mark.parametrize("rows_per_piece", [3, 1000])
+@pytest.mark.parametrize("rows_per_chunk", [3, 1000])
 def test_empty_rows_at_the_ends_of_a_series_change_nothing(
-    rows_per_piece: int, monkeypatch: pytest.MonkeyPatch
+    rows_per_chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "piece_rows", lambda width: rows_per_piece)
+    monkeypatch.setattr(module, "_chunk_rows", lambda width: rows_per_chunk)
     time = np.arange(60.0)
     y = np.sin(time / 3)
     y[30] = np.nan

@@ -12,7 +12,6 @@ from sklearn.exceptions import NotFittedError
 from deeplfm import ConfigError, InputError
 from deeplfm.estimators import DeepLFMForecaster
 from deeplfm.estimators import forecaster as module
-from deeplfm.estimators.answers import prediction_fans
 
 BERLIN = "Europe/Berlin"
 HOURS = pd.date_range("2024-03-30", periods=120, freq="h", tz=BERLIN, name="when")
@@ -303,13 +302,18 @@ def test_a_figure_has_a_panel_for_each_target(
     assert len(driven.plot(covariates=future).axes) == 1
 
 
-def test_figures_show_what_the_posterior_says(fitted: DeepLFMForecaster) -> None:
-    times = HOURS[::10]
-    x = fitted.timeline_.numbers(times)[:, None]
-    fans, expected = (
-        prediction_fans(fitted.regressor_, x, ["load", "flow"]),
-        fitted.posterior(times),
+def test_figures_show_the_posterior(
+    fitted: DeepLFMForecaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = {}
+    monkeypatch.setattr(
+        "deeplfm.plots.forecast_figure",
+        lambda times, fans, *_, **__: drawn.update({"": (times, fans)}),
     )
+    monkeypatch.setattr("deeplfm.estimators.regressor._PREDICTION_ROWS", 7)
+    fitted.plot(horizon=12)
+    times, fans = drawn[""]
+    expected = fitted.posterior(times)
     assert fans["flow"].mean.tolist() == expected.mean[:, 1].tolist()
     for coverage, ends in fans["flow"].bands.items():
         for end, wanted in zip(ends, expected.interval(coverage), strict=True):

@@ -12,8 +12,9 @@ from scipy.stats import norm
 import deeplfm
 from deeplfm import DeepLFMForecaster, DeepLFMRegressor
 from deeplfm.errors import ConfigError, InputError
-from deeplfm.estimators.logarithms import Trial, best_trial, swings_grow
+from deeplfm.estimators.logarithms import Trial, best_trial
 from deeplfm.estimators.scaling import Scaling
+from deeplfm.estimators.targets import amplitude_grows
 from deeplfm.training import Rows, interruption
 from deeplfm.training.interruption import time_left, within
 
@@ -44,7 +45,7 @@ QUICK = {"start": "memory", "progress": False}
     ids=str,
 )
 def test_swings_that_grow_with_the_level_are_seen(values: np.ndarray, expected: bool) -> None:
-    assert swings_grow(values[:, None]).tolist() == [expected]
+    assert amplitude_grows(values[:, None]).tolist() == [expected]
 
 
 def fitted(values: np.ndarray, **options: object) -> DeepLFMRegressor:
@@ -103,7 +104,7 @@ def test_growing_swings_are_foreseen_better() -> None:
 
 def test_held_out_rows_are_heard() -> None:
     """Swings that shrink with a level that falls along a line, to which logarithms are no help."""
-    assert swings_grow(FALLS[:96, None]).tolist() == [True]
+    assert amplitude_grows(FALLS[:96, None]).tolist() == [True]
     models = {logs: fitted(FALLS, log_targets=logs) for logs in (False, True, None)}
     scores = {
         logs: model.fit_result_.held_out_mnll["memory"][0] + model.fit_result_.log_jacobian[0]
@@ -120,7 +121,7 @@ def test_evidence_of_a_scale_is_that_of_its_distribution_in_the_users_units() ->
     values = np.column_stack([50 * np.exp(0.5 * normal[:, 0]), 50 + 10 * normal[:, 1]])
     scores, expected = [], []
     for is_log in (np.array([False, False]), np.array([True, True])):
-        scaling = Scaling.of_pieces([(T4[:, None], values, None)], True, is_log)
+        scaling = Scaling.of_chunks([(T4[:, None], values, None)], True, is_log)
         scaled = torch.as_tensor(scaling.outputs(values))
         rows = Rows(torch.as_tensor(scaling.inputs(T4[:, None])), scaled)
         held_out = rows.take(torch.arange(300, 400))
@@ -143,7 +144,7 @@ def test_rows_before_the_held_out_ones_speak_for_logarithms(seed: int) -> None:
     time = np.arange(67.0)
     noise = 0.08 * np.random.default_rng(seed).standard_normal(84)[:67]
     values = np.exp(0.015 * time + 0.3 * np.sin(np.pi * time / 2) + noise)
-    assert swings_grow(values[:, None]).tolist() == [True]
+    assert amplitude_grows(values[:, None]).tolist() == [True]
     model = DeepLFMRegressor(start="pursuit", n_steps=20, progress=False)
     assert model.fit(time, values).scaling_.is_log.tolist() == [True]
 
@@ -169,7 +170,7 @@ def test_only_the_target_that_asks_for_it() -> None:
 def test_each_target_has_the_scale_that_foresees_it_better() -> None:
     """Both look like it; the one that logarithms do not help is not dragged along by the other."""
     both = np.column_stack([FALLS, SALES])
-    assert swings_grow(both[:96]).tolist() == [True, True]
+    assert amplitude_grows(both[:96]).tolist() == [True, True]
     assert fitted(both).scaling_.is_log.tolist() == [False, True]
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deeplfm import InputError
-from deeplfm.estimators.record import Record
-from deeplfm.estimators.roles import Roles
+from deeplfm import ConfigError, InputError
+from deeplfm.estimators.columns import Roles
+from deeplfm.estimators.record import Record, check_enough, in_order
 
 DAYS = pd.date_range("2024-01-01", periods=20, name="day")
 
@@ -103,3 +103,59 @@ def test_times_that_differ_by_rounding_are_the_same() -> None:
     found = Record.of(given, Roles("t", ["y"], []), "refuse", None)
     times = pd.Index(np.arange(6) * 0.1, name="t")  # 0.30000000000000004 is among them
     assert found.known_at(times)["y"].tolist() == [True, True, False, True, True, False]
+
+
+def rows(times: list[float], **columns: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
+    values = pd.DataFrame({"a": np.arange(len(times), dtype=float)}, index=pd.Index(times))
+    return values, pd.DataFrame({"t": times, "a": values["a"].to_numpy()} | columns)
+
+
+def test_rows_are_put_in_order() -> None:
+    values, frame = rows([3.0, 1.0, 2.0])
+    ordered = in_order(values, frame, "refuse")
+    assert ordered.index.tolist() == [1.0, 2.0, 3.0]
+    assert ordered["a"].tolist() == [1.0, 2.0, 0.0]
+
+
+def test_rows_of_one_time_are_refused_by_their_rows_or_averaged() -> None:
+    values, frame = rows([1.0, 2.0, 1.0, 3.0, 1.0])
+    with pytest.raises(
+        InputError,
+        match=r"time 1\.0: found in 3 rows \(0, 2, 4\); 3 of 5 rows share.*duplicates='mean'",
+    ):
+        in_order(values, frame, "refuse")
+    values.iloc[4] = np.nan
+    averaged = in_order(values, frame, "mean")
+    assert averaged.index.tolist() == [1.0, 2.0, 3.0]
+    assert averaged["a"].tolist() == [1.0, 1.0, 3.0]
+    with pytest.raises(ConfigError, match="duplicates: 'first' found"):
+        in_order(values, frame, "first")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        list("xxyy"),
+        pd.Categorical(list("xxyy")),
+        [1, 1, 2, 2],
+    ],
+)
+def test_several_series_in_one_column_are_recognised(labels: Any) -> None:
+    values, frame = rows([1.0, 2.0, 1.0, 2.0], patient=labels)
+    with pytest.raises(
+        InputError, match=r"column 'patient': the frame holds several series.*pivot"
+    ):
+        in_order(values, frame, "refuse")
+
+
+def test_a_target_that_happens_to_differ_does_not_look_like_a_label() -> None:
+    values, frame = rows([1.0, 2.0, 1.0, 3.0], rate=[60, 61, 62, 61], id=list("abcd"))
+    with pytest.raises(InputError, match=r"time 1\.0: found in 2 rows"):
+        in_order(values, frame, "refuse")
+
+
+def test_targets_need_three_known_values() -> None:
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [np.nan, 1.0, 2.0]})
+    check_enough(frame, ["a"])
+    with pytest.raises(InputError, match="column 'b': 2 of 3 values are known; at least 3"):
+        check_enough(frame, ["a", "b"])

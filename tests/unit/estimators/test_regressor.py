@@ -119,7 +119,7 @@ def test_both_dtypes_fit(dtype: str) -> None:
         (TIME[:, None, None], WAVE, "3 dimensions"),
         (TIME, None, "requires y to be passed"),
         (TIME, WAVE + 1j, "Complex data not supported"),
-        (TIME.astype("datetime64[s]"), WAVE, "times of a calendar.*DeepLFMForecaster"),
+        (TIME.astype("datetime64[s]"), WAVE, "timestamps or durations.*DeepLFMForecaster"),
         (np.zeros((90, 0)), WAVE, r"0 feature\(s\) \(shape=\(90, 0\)\)"),
         (csr_array(TIME[:, None]), WAVE, "a sparse matrix found"),
     ],

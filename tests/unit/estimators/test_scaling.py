@@ -46,11 +46,11 @@ def test_huge_constants_have_no_spread() -> None:
 
 
 @pytest.mark.parametrize("is_series", [True, False])
-def test_scalings_of_pieces(is_series: bool) -> None:
+def test_scalings_of_chunks(is_series: bool) -> None:
     rng = np.random.default_rng(1)
     x, y = rng.normal(3, 2, size=(100, 2)), values(0.0)[900:]
-    pieces = [(x[i : i + 9], y[i : i + 9]) for i in range(0, 100, 9)]
-    whole, parts = Scaling.of(x, y, is_series), Scaling.of_pieces(pieces, is_series)
+    chunks = [(x[i : i + 9], y[i : i + 9]) for i in range(0, 100, 9)]
+    whole, parts = Scaling.of(x, y, is_series), Scaling.of_chunks(chunks, is_series)
     for name, expected in vars(whole).items():
         assert getattr(parts, name) == pytest.approx(expected, rel=1e-12)
     scaled = parts.inputs(x)

@@ -1,4 +1,4 @@
-"""What can be seen inside a fitted model, against what is known of it from outside."""
+"""Spectra and hidden layers of a fitted model, against known signals."""
 
 import math
 
@@ -69,7 +69,7 @@ def test_a_line_stands_where_its_wave_is(lines: DeepLFMRegressor) -> None:
         assert strongest == pytest.approx(frequency, abs=0.1 / SPAN)
 
 
-def test_slower_clocks_hear_lower_frequencies(lines: DeepLFMRegressor) -> None:
+def test_a_longer_unit_of_time_has_lower_frequencies(lines: DeepLFMRegressor) -> None:
     slow = quick().fit(60 * TIME, PAIR + NOISE)
     for fast, found in zip(lines.spectrum(), slow.spectrum(), strict=True):
         assert found.frequency == pytest.approx(fast.frequency / 60, rel=1e-9, abs=1e-15)
@@ -159,7 +159,7 @@ def test_shallow_models_have_no_hidden_layers(lines: DeepLFMRegressor) -> None:
     assert lines.hidden_layers(TIME) == []
 
 
-def test_blocks_are_told_apart_even_where_no_line_was_found() -> None:
+def test_blocks_have_names_even_where_no_line_was_found() -> None:
     model = quick().fit(TIME, NOISE[:, 0])
     labels = [curve.label for curve in model.forces(TIME)]
     assert labels == ["y, sinusoids", "y, broad band"]

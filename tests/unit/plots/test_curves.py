@@ -104,7 +104,7 @@ def table(*targets, index=TIME, names=("trend", "season")):
     values = {"mean": SINE, "low": SINE - WIDENING, "high": SINE + WIDENING}
     columns = {
         (target, name, value): d * values[value]
-        for d, target in enumerate(targets, start=1)
+        for d, target in enumerate(targets, 1)
         for name in names
         for value in values
     }

@@ -7,12 +7,12 @@ from deeplfm.plots import learning_figure, plot_learning
 
 
 def history(**losses):
-    rows = [(s, i, x) for s, values in losses.items() for i, x in enumerate(values, start=1)]
+    rows = [(s, i, x) for s, values in losses.items() for i, x in enumerate(values, 1)]
     return pd.DataFrame(rows, columns=["candidate", "step", "loss"])
 
 
-def falling(end, n_steps=40, start=5.0):
-    return end + (start - end) * np.exp(-np.arange(n_steps) / 5)
+def falling(end, n_steps=40, first=5.0):
+    return end + (first - end) * np.exp(-np.arange(n_steps) / 5)
 
 
 def test_every_candidate_has_a_line_and_a_place_in_the_legend():
@@ -34,7 +34,7 @@ def test_a_candidate_that_stays_far_above_does_not_flatten_the_others():
 
 def test_the_fall_of_the_first_steps_is_cut():
     ax = Figure().add_subplot()
-    plot_learning(ax, history(a=falling(1.0, n_steps=100, start=1e6)[:1].tolist() + [2.0] * 99))
+    plot_learning(ax, history(a=falling(1.0, n_steps=100, first=1e6)[:1].tolist() + [2.0] * 99))
     assert ax.get_ylim()[1] < 10
 
 

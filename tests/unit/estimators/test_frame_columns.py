@@ -1,5 +1,6 @@
-"""What the columns of a frame are is found, or refused by name."""
+"""The roles of columns are found, their values become numbers, and errors name column and row."""
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pandas as pd
 import pytest
 
 from deeplfm import InputError
-from deeplfm.estimators.roles import Roles
+from deeplfm.estimators.columns import Roles, as_frame, fill_gaps, numbers_of
 
 STAMPS = pd.date_range("2024-01-01", periods=4)
 
@@ -123,3 +124,113 @@ def test_numbers_with_a_decimal_comma_are_not_left_out_in_silence() -> None:
     with pytest.warns(UserWarning, match="column 'level': left out.*'1,5'.*decimal comma") as told:
         assert Roles.choose(frame, "t", None, None).targets == ["abp", "ecg"]
     assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series([1.0, np.nan, 3.0]),
+        pd.Series([1.0, np.nan, 3.0], dtype="float32"),
+        pd.Series([1, None, 3], dtype="Int64"),
+        pd.Series([1, None, 3], dtype="Float64"),
+        pd.Series([1, None, 3], dtype="double[pyarrow]"),
+        pd.Series([1, None, 3.0], dtype=object),
+        pd.Series([Decimal(1), None, Decimal(3)], dtype=object),
+    ],
+)
+def test_every_kind_of_number_becomes_a_float(column: pd.Series) -> None:
+    numbers = numbers_of(column, "column 'a'")
+    assert numbers.dtype == np.float64
+    np.testing.assert_array_equal(numbers, [1.0, np.nan, 3.0])
+
+
+def test_claims_and_empty_columns_are_numbers() -> None:
+    assert numbers_of(pd.Series([True, False]), "a").tolist() == [1.0, 0.0]
+    assert np.isnan(numbers_of(pd.Series([None, None], dtype=object), "a")).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1.0, "high", 2.0], "column 'a': 'high' at row 1 is no number"),
+        (["1", "2", "3"], "column 'a': '1' at row 0 is no number"),
+        (pd.Categorical(["x", "y"]), "'x' at row 0 is no number"),
+        (pd.date_range("2024", periods=2), "at row 0 is no number"),
+        ([1 + 2j, 3], "is no number"),
+        ([1.0, np.inf, -np.inf], "2 of 3 values are infinite .first: row 1"),
+        ([1.0, 2.0, -1e160], "1 of 3 values are larger than 1e.150 .first: row 2"),
+    ],
+)
+def test_what_is_no_number_is_refused_by_row(values: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        numbers_of(pd.Series(values), "column 'a'")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (np.zeros((3, 2)), "frame: a ndarray found. Give a pandas DataFrame"),
+        (pd.DataFrame({"a": []}), r"shape \(0, 1\)"),
+        (pd.DataFrame(np.zeros((2, 2)), columns=["a", "a"]), "several columns are named 'a'"),
+        (pd.DataFrame({("a", "b"): [1.0]}), r"\('a', 'b'\) is no name of a column"),
+    ],
+)
+def test_only_frames_with_plain_names_are_taken(data: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        as_frame(data, "frame")
+
+
+def test_a_series_is_a_frame_of_one_column() -> None:
+    assert list(as_frame(pd.Series([1.0], name="abp"), "frame").columns) == ["abp"]
+    assert list(as_frame(pd.Series([1.0]), "frame").columns) == ["y"]
+
+
+PREDICTED = pd.DataFrame({"a": [11.5], "a_std": 2.0, "a_low": 7.0, "a_high": 20.0}, index=[5])
+GAPS = np.array([[False], [True], [False]])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "result"),
+    [
+        ("float64", "float64"),
+        ("float32", "float32"),
+        ("object", "object"),
+        ("Float64", "Float64"),
+        ("Int64", "Float64"),
+        ("double[pyarrow]", "double[pyarrow]"),
+    ],
+)
+def test_only_gaps_change_and_types_stay(dtype: str, result: str) -> None:
+    frame = pd.DataFrame(
+        {"label": ["x", "y", "z"], "a": pd.Series([0.0, None, 3.0], dtype=dtype), "n": [1, 2, 3]}
+    ).set_axis([7, 5, 6])
+    before = frame.copy()
+    filled = fill_gaps(frame, GAPS, PREDICTED, ["a"], intervals=False)
+    assert filled["a"].dtype == result
+    assert filled["a"].tolist() == [0.0, 11.5, 3.0]
+    pd.testing.assert_frame_equal(filled.drop(columns="a"), frame.drop(columns="a"))
+    assert list(filled.columns) == list(frame.columns)
+    pd.testing.assert_frame_equal(frame, before)
+
+
+def test_negative_zeros_and_last_bits_survive() -> None:
+    values = np.array([-0.0, np.nan, 0.1 + 0.2])
+    filled = fill_gaps(pd.DataFrame({"a": values}), GAPS, PREDICTED, ["a"], intervals=False)
+    assert filled["a"].to_numpy()[[0, 2]].tobytes() == values[[0, 2]].tobytes()
+
+
+def test_intervals_are_given_where_a_gap_was() -> None:
+    frame = pd.DataFrame({"a": [1.0, np.nan, 3.0]})
+    filled = fill_gaps(frame, GAPS, PREDICTED, ["a"], intervals=True)
+    assert list(filled.columns) == ["a", "a_std", "a_low", "a_high"]
+    np.testing.assert_array_equal(filled["a_low"], [np.nan, 7.0, np.nan])
+    with pytest.raises(InputError, match="column 'a_std': the frame has one already"):
+        fill_gaps(frame.assign(a_std=1.0), GAPS, PREDICTED, ["a"], intervals=True)
+
+
+def test_each_target_gets_its_own_rows() -> None:
+    frame = pd.DataFrame({"a": [np.nan, np.nan, 3.0], "b": [1.0, np.nan, np.nan]})
+    predicted = pd.DataFrame({"a": [10.0, 11.0, 12.0], "b": [20.0, 21.0, 22.0]})
+    filled = fill_gaps(frame, frame.isna().to_numpy(), predicted, ["a", "b"], intervals=False)
+    assert filled["a"].tolist() == [10.0, 11.0, 3.0]
+    assert filled["b"].tolist() == [1.0, 21.0, 22.0]

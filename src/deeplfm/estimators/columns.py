@@ -1,4 +1,4 @@
-"""Which column of a user's frame is what: time, targets and covariates."""
+"""The columns of a user's frame: which are time, targets and covariates, and their values as numbers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import infer_dtype, is_bool_dtype, is_numeric_dtype
+from jaxtyping import Bool, Float64
+from numpy import ndarray
+from pandas.api.types import infer_dtype, is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
 from deeplfm.errors import InputError
-from deeplfm.estimators.observations import NUMBERS, Name, check_complete, listing, numbers_of
-from deeplfm.estimators.stamps import holds_timestamps
+from deeplfm.estimators.stamps import LARGEST, holds_timestamps
+
+Name = str | int
 
 SUFFIXES = ("_std", "_low", "_high")  # of the columns that a prediction adds to that of its mean
+_NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "boolean", "empty")
+_MOST_LISTED = 20
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Roles:
 
     @classmethod
     def choose(cls, frame: pd.DataFrame, time: Any, targets: Any, covariates: Any) -> Roles:
-        """The columns that a user named, and where none were, the index and all columns of numbers."""
+        """The columns that a user named; by default the index and all columns of numbers."""
         if time is not None and not isinstance(time, str | int | np.integer):
             raise InputError(f"time: {time!r} found. Give the name of one column.")
         if time is None:
@@ -57,38 +62,145 @@ class Roles:
         return roles
 
     def times(self, frame: pd.DataFrame) -> tuple[pd.Series | pd.Index, str]:
-        """The times of a frame, and what to call them: the named column, or else the index.
+        """The times of a frame and their name for messages: the named column, or else the index.
 
-        An index without a name that does more than count the rows is taken for the times as well.
+        An index without a name is taken too, unless it only counts the rows.
         """
         if self.time is None:
             return frame.index, "the index"
         if self.time in frame.columns:
             return frame[self.time], f"column {self.time!r}"
-        is_count = isinstance(frame.index, pd.RangeIndex)
         name = _plain(frame.index.name)
         if name == self.time:
             return frame.index, f"times {name!r}"
-        if name is None and not is_count:
+        if name is None and not isinstance(frame.index, pd.RangeIndex):
             return frame.index, "the index"
         raise InputError(_absent(frame, self.time, "time"))
 
     def values(
         self, frame: pd.DataFrame, stamps: pd.Index, with_targets: bool = True
     ) -> pd.DataFrame:
-        """Targets and covariates as floats, by the times of their rows.
-
-        Args:
-            frame: what the user gave.
-            stamps: times of its rows.
-            with_targets: whether targets are there.
-        """
+        """Targets, if there are any, and covariates as floats, by the times of their rows."""
         targets = self.targets if with_targets else []
         names = _existing(frame, [*targets, *self.covariates], "frame")
         values = {name: numbers_of(frame[name], f"column {name!r}") for name in names}
         for name in self.covariates:
             check_complete(pd.Series(values[name], stamps), name)
         return pd.DataFrame(values, index=stamps, columns=names)
+
+
+def as_frame(data: Any, where: str) -> pd.DataFrame:
+    """A frame whose columns have one plain name each; a series is a frame of one column."""
+    if isinstance(data, pd.Series):
+        data = data.to_frame("y" if data.name is None else data.name)
+    if not isinstance(data, pd.DataFrame):
+        raise InputError(
+            f"{where}: a {type(data).__name__} found. Give a pandas DataFrame with a column for each "
+            "target, or arrays to DeepLFMRegressor."
+        )
+    if data.empty:
+        raise InputError(f"{where}: a frame of shape {data.shape} found. Give rows and columns.")
+    odd = [name for name in data.columns if not isinstance(name, str | int | np.integer)]
+    if odd:
+        raise InputError(
+            f"{where}: {odd[0]!r} is no name of a column. Name columns by texts: "
+            "frame.columns = ['abp', ...]."
+        )
+    twice = [name for name, count in Counter(data.columns).items() if count > 1]
+    if twice:
+        raise InputError(f"{where}: several columns are named {twice[0]!r}. Rename or drop them.")
+    return data
+
+
+def check_complete(values: pd.Series, name: Name, how: str = "") -> None:
+    """Refuse a covariate with missing values; ``how`` names the argument that gives them."""
+    missing = values.isna().to_numpy()
+    if missing.any():
+        raise InputError(
+            f"column {name!r}: a covariate must be known at all times, and {missing.sum()} of "
+            f"{len(values)} values are missing (first: time {values.index[missing.argmax()]}). "
+            f"Give all of them{how}, or fit without this covariate."
+        )
+
+
+def numbers_of(column: pd.Series, where: str) -> Float64[ndarray, " N"]:
+    """A column as floats, NaN where it is empty; text and wild numbers are refused by row."""
+    kind = infer_dtype(column, skipna=True)
+    is_numeric = is_numeric_dtype(column.dtype) or kind in _NUMBERS
+    if is_complex_dtype(column.dtype) or not is_numeric:
+        numbers = pd.to_numeric(column.astype(object), errors="coerce")
+        bad = (numbers.isna() & column.notna()).to_numpy()
+        row = int(bad.argmax() if bad.any() else column.notna().to_numpy().argmax())
+        raise InputError(
+            f"{where}: {column.iloc[row]!r} at row {row} is no number. Leave such fields empty to "
+            "mark them as missing, and convert the rest with pd.to_numeric."
+        )
+    plain = column.astype(object) if kind == "decimal" else column
+    values = pd.to_numeric(plain).to_numpy(dtype=np.float64, na_value=np.nan)
+    for bad, what in (
+        (np.isinf(values), "infinite"),
+        (np.abs(values) > LARGEST, f"larger than {LARGEST:g}"),
+    ):
+        if bad.any():
+            raise InputError(
+                f"{where}: {bad.sum()} of {len(values)} values are {what} "
+                f"(first: row {bad.argmax()}). Remove them, or leave them empty to mark them as "
+                "missing."
+            )
+    return values
+
+
+def listing(items: Sequence[Any]) -> str:
+    """The first items of a list in words, and how many more there are."""
+    more = f" and {len(items) - _MOST_LISTED} more" if len(items) > _MOST_LISTED else ""
+    return ", ".join(str(item) for item in items[:_MOST_LISTED]) + more
+
+
+def fill_gaps(
+    frame: pd.DataFrame,
+    gaps: Bool[ndarray, "N D"],
+    predicted: pd.DataFrame,
+    targets: Sequence[Name],
+    intervals: bool,
+) -> pd.DataFrame:
+    """A frame in which predictions fill the gaps of the targets, and all else is unchanged.
+
+    Args:
+        frame: from the user.
+        gaps: where a target is missing.
+        predicted: predictions of the rows that have a gap, and of no others.
+        targets: names of the columns to fill.
+        intervals: also add the columns of each prediction's spread, empty where nothing was filled.
+    """
+    result = frame.copy()
+    has_gap = gaps.any(axis=1)
+    for is_gap, name in zip(gaps.T, targets, strict=True):
+        values = predicted[is_gap[has_gap]]
+        if is_gap.any():
+            result[name] = _filled(frame[name], is_gap, values[name].to_numpy())
+        for suffix in SUFFIXES if intervals else ():
+            column = f"{name}{suffix}"
+            if column in frame.columns:
+                raise InputError(
+                    f"column {column!r}: the frame has one already, and intervals need the name. "
+                    "Rename it, or leave the intervals out."
+                )
+            spread = np.full(len(frame), np.nan)
+            spread[is_gap] = values[column].to_numpy()
+            result[column] = spread
+    return result
+
+
+def _filled(column: pd.Series, is_gap: Bool[ndarray, " N"], values: ndarray) -> pd.Series:
+    """The column in its own type, or one that has room for fractions."""
+    if isinstance(column.dtype, np.dtype):
+        filled = column.to_numpy(copy=True)  # floats, or objects: no other type has gaps
+        filled[is_gap] = values
+        return pd.Series(filled, index=column.index, dtype=column.dtype)
+    kind = "Float64" if pd.api.types.is_integer_dtype(column.dtype) else column.dtype
+    filled = column.astype(kind)
+    filled.iloc[np.flatnonzero(is_gap)] = values
+    return filled
 
 
 def _listed(names: Any) -> list[Any]:
@@ -122,7 +234,7 @@ def _absent(frame: pd.DataFrame, name: Any, where: str) -> str:
 
 
 def _check_index(frame: pd.DataFrame) -> None:
-    """A frame that counts its rows and has a column of timestamps forgot to say which."""
+    """Refuse row numbers as times where a column holds timestamps."""
     if not isinstance(frame.index, pd.RangeIndex):
         return
     for name in frame.columns:
@@ -134,14 +246,14 @@ def _check_index(frame: pd.DataFrame) -> None:
 
 
 def _numeric_columns(frame: pd.DataFrame, taken: set[Any]) -> list[Name]:
-    """All columns of numbers; one of numbers and a few words was meant to be one of them."""
+    """All columns of numbers; one that holds mostly numbers is refused if the rest is text."""
     found: list[Any] = []
     for name in frame.columns:
         column = frame[name]
         if name in taken or is_bool_dtype(column.dtype):
             continue
         is_numeric = is_numeric_dtype(column.dtype)
-        if infer_dtype(column, skipna=True) in ("string", "mixed", "mixed-integer", *NUMBERS):
+        if infer_dtype(column, skipna=True) in ("string", "mixed", "mixed-integer", *_NUMBERS):
             numbers = pd.to_numeric(column.astype(object), errors="coerce")
             is_numeric |= 2 * numbers.notna().sum() > column.notna().sum()
         if is_numeric:
@@ -172,7 +284,7 @@ def _has_decimal_commas(column: pd.Series) -> bool:
 
 
 def _check_roles(roles: Roles, time: Any) -> None:
-    """No column is two things, and no name of a result is taken."""
+    """Refuse a column with two roles, and targets whose results would share a name."""
     if not roles.targets:
         raise InputError("targets: none given. Name at least one column.")
     named = [*roles.targets, *roles.covariates, *([] if time is None else [time])]

@@ -9,7 +9,7 @@ import pytest
 
 from deeplfm import InputError
 from deeplfm.estimators import DeepLFMForecaster
-from deeplfm.estimators.backtest import rolling_origins
+from deeplfm.estimators.evaluation import rolling_origins
 
 DAYS = pd.date_range("2024-01-01", periods=60, name="day")
 
@@ -95,6 +95,6 @@ def test_progress_is_shown_fold_by_fold(monkeypatch: pytest.MonkeyPatch) -> None
         shown.append((label, enabled))
         return nullcontext(Bar())
 
-    monkeypatch.setattr("deeplfm.estimators.backtest.progress_bar", progress_bar)
+    monkeypatch.setattr("deeplfm.estimators.evaluation.progress_bar", progress_bar)
     model.set_params(progress=True).backtest(folds=2, horizon=5)
     assert shown == [("backtest", True), (0, 2, False), (1, 2, True), (2, 2, True)]

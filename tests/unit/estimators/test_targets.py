@@ -1,5 +1,8 @@
-"""Answers come in the form of the question: names and index for frames, plain arrays for arrays."""
+"""Predictions have the form of the inputs, and outliers are found."""
 
+from __future__ import annotations
+
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +10,8 @@ import pandas as pd
 import pytest
 
 import deeplfm
-from deeplfm import DeepLFMRegressor
-from deeplfm.estimators.labels import Labels
+from deeplfm import DeepLFMForecaster, DeepLFMRegressor
+from deeplfm.estimators.targets import Labels, find_outliers
 
 INDEX = pd.date_range("2024-01-01", periods=40, freq="h")
 TIME = pd.DataFrame({"hour": np.arange(40.0)}, index=INDEX)
@@ -156,3 +159,84 @@ def test_a_nameless_series_survives_saving(tmp_path: Path) -> None:
 )
 def test_every_output_can_be_called_something(targets: object, texts: list[str]) -> None:
     assert Labels.of(targets, len(texts)).texts == texts
+
+
+STEPS = np.arange(400.0)
+
+
+def level(seed: int = 0) -> np.ndarray:
+    """A daily wave around 100, with noise."""
+    noise = np.random.default_rng(seed).normal(size=len(STEPS))
+    return 100 + np.sin(2 * np.pi * STEPS / 24) + 0.3 * noise
+
+
+def beats(n_rows: int) -> np.ndarray:
+    """A flat line with sharp peaks, as of a heart: few rows are far, and some lie between."""
+    time = np.arange(n_rows) / 125
+    noise = 0.02 * np.random.default_rng(0).normal(size=n_rows)
+    values = np.exp(-0.5 * ((time % 0.8 - 0.4) / 0.01) ** 2) + noise
+    assert 0.01 < (values > 0.4).mean() < 0.05
+    return values
+
+
+def test_readings_of_zero_are_outliers() -> None:
+    values = level()
+    values[[20, 21, 22, 150]] = 0.0
+    found = find_outliers(values)
+    assert found is not None
+    assert (found.count, found.segments, found.span) == (4, 2, (0.0, 0.0))
+    assert found.others == pytest.approx((98.3, 101.7), abs=0.6)
+
+
+def test_what_is_far_at_the_end_counts_for_nothing() -> None:
+    values = level()
+    values[[20, 21, 150, 398, 399]] = -999.0
+    found = find_outliers(values)
+    assert found is not None
+    assert (found.count, found.segments) == (3, 2)
+
+
+def test_an_outage_with_slow_sides_is_one() -> None:
+    values = level()
+    values[200:214] = [70, 40, *[24.1] * 8, 30, 50, 70, 85]
+    found = find_outliers(values)
+    assert found is not None
+    assert found.segments == 1
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        level(),
+        beats(250),  # two of them
+        beats(2000),
+        np.where(STEPS < 390, level(), 0.0),  # the end: it may stay so
+        np.where(STEPS % 4 == 0, 0.0, level()),  # too many to be outliers
+        np.random.default_rng(0).lognormal(sigma=2.0, size=400),
+        np.where(STEPS == 7, 1.0, 0.0),  # the rest has no range
+        np.array([0.0, *[100.0, 101.0, 102.0] * 3]),  # too few to say
+        np.full(50, np.nan),
+    ],
+)
+def test_what_is_part_of_the_signal_is_none(values: np.ndarray) -> None:
+    assert find_outliers(values) is None
+
+
+def test_the_user_is_told_which_column_and_what_to_do() -> None:
+    values = level()
+    values[100:103] = [-999.0, np.nan, -999.0]
+    frame = pd.DataFrame({"flow": values, "other": level(1)}, index=STEPS)
+    with pytest.warns(UserWarning, match=r"flow: 2 values .*\(-999; .*in 1 segment\..* by NaN"):
+        DeepLFMForecaster(start="pursuit", n_steps=1).fit(frame)
+    frame.loc[100:102, "flow"] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DeepLFMForecaster(start="pursuit", n_steps=1).fit(frame)
+
+
+def test_rare_values_of_a_table_are_not_spoken_of() -> None:
+    x = np.random.default_rng(0).normal(size=(400, 2))
+    y = np.where(STEPS == 9, 1e4, x[:, 0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DeepLFMRegressor(start="neighbours").fit(x, y)

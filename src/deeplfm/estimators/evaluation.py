@@ -1,4 +1,4 @@
-"""Forecasts judged on the past: a model is fitted before each of several origins and scored after it."""
+"""Scores of predictions, and backtests: fits before several origins, scored on the rows after them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,58 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from jaxtyping import Float64
 from numpy import ndarray
+from torch import Tensor
 
 from deeplfm.errors import InputError
-from deeplfm.estimators.answers import SCORES, score_table
-from deeplfm.estimators.faults import FaultWarning
-from deeplfm.estimators.observations import FEWEST_KNOWN
+from deeplfm.estimators.record import FEWEST_KNOWN
 from deeplfm.estimators.regressor import DeepLFMRegressor
-from deeplfm.estimators.validation import is_whole
+from deeplfm.estimators.settings import is_whole
+from deeplfm.estimators.targets import OutlierWarning
+from deeplfm.predictive.metrics import nmse
+from deeplfm.predictive.mixture import Predictive
 from deeplfm.training.progress import progress_bar
+
+SCORES = ("nmse", "mnll", "crps", "rmse", "mae", "coverage95")
+
+
+def score_table(
+    regressor: DeepLFMRegressor, x: Float64[ndarray, "N P"], truth: pd.DataFrame
+) -> pd.DataFrame:
+    """Scores of each target over the rows where it is known.
+
+    Args:
+        regressor: the fitted model.
+        x: inputs.
+        truth: observed targets of these inputs; NaN marks one that is missing.
+    """
+    target = torch.from_numpy(truth.to_numpy(dtype=np.float64).copy())
+
+    def question(posterior: Predictive, rows: slice) -> tuple[Tensor, ...]:
+        known = target[rows]
+        scores = posterior.log_prob(known), posterior.crps(known), posterior.cdf(known)
+        return posterior.mean, *scores
+
+    mean, log_density, crps, position = regressor._in_chunks(x, question)
+    error = mean - target
+    is_inside = ((position - 0.5).abs() <= 0.475).double()
+    scores = {
+        "rows": (~target.isnan()).sum(0),
+        "nmse": nmse(mean, target),
+        "mnll": -log_density.nanmean(0),
+        "crps": crps.nanmean(0),
+        "rmse": error.square().nanmean(0).sqrt(),
+        "mae": error.abs().nanmean(0),
+        "coverage95": is_inside.where(~target.isnan(), torch.nan).nanmean(0),
+    }
+    table = pd.DataFrame(
+        {name: score.numpy() for name, score in scores.items()},
+        index=pd.Index(truth.columns, name="target"),
+    )
+    # targets that are constant over the scored rows have no variance to compare with
+    return table.assign(nmse=table["nmse"].where(np.isfinite(table["nmse"])))
 
 
 def backtest(
@@ -26,15 +68,14 @@ def backtest(
     folds: int,
     horizon: int | None,
 ) -> pd.DataFrame:
-    """Scores of each fold and target.
+    """Scores of each fold and target; see ``DeepLFMForecaster.backtest``.
 
     Args:
         settings: parameters of the regressor.
         x: inputs of all rows, in order of time.
         observed: their targets, by time.
         folds: number of origins.
-        horizon: rows after each origin that are scored; ``None`` takes a tenth of all rows, or less
-            where the folds would leave no half of them to train on.
+        horizon: rows after each origin that are scored.
     """
     origins = rolling_origins(observed, folds, horizon)
     tables: list[pd.DataFrame] = []
@@ -43,13 +84,12 @@ def backtest(
         for fold, (origin, end) in enumerate(origins, start=1):
             regressor = DeepLFMRegressor(**settings | {"progress": False})
             with warnings.catch_warnings():
-                # the fit of all rows has told of them
-                warnings.simplefilter("ignore", FaultWarning)
+                warnings.simplefilter("ignore", OutlierWarning)  # the fit of all rows has warned
                 regressor.fit(x[:origin], observed.iloc[:origin].reset_index(drop=True))
             if regressor.fit_result_.interrupted:
                 if not tables:
                     raise KeyboardInterrupt
-                break  # the fit has said so, and a fold that is not done is no score
+                break  # the fit has warned, and an incomplete fold has no score
             scores = score_table(regressor, x[origin:end], observed.iloc[origin:end])
             scores = scores.rename(columns={"rows": "test_rows"}).reset_index()
             window = observed.index[origin], observed.index[end - 1]
@@ -64,7 +104,7 @@ def backtest(
 def rolling_origins(
     observed: pd.DataFrame, folds: int, horizon: int | None
 ) -> list[tuple[int, int]]:
-    """First and last-but-one row of each test window; they follow one another up to the last row."""
+    """First row and end of each test window; they follow one another up to the last row."""
     _check_count("folds", folds)
     n_rows = len(observed)
     if horizon is None:

@@ -1,0 +1,196 @@
+"""The targets of a fit: their names and form, outliers, and whether their amplitude grows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float64
+from numpy import ndarray
+from numpy.typing import NDArray
+
+from deeplfm.errors import InputError
+
+Array = NDArray[np.float64]
+
+_FEWEST = 20  # known values in which outliers are looked for
+_FAR = 10.0  # interquartile ranges beyond the quartiles
+_MOST = 0.05  # of the values
+_EMPTY = 0.7  # of the way from the median to an outlier has no other values
+_FLAT = (
+    0.1  # of the interquartile range: most steps between outliers are smaller, if they are constant
+)
+
+_MOST_SEGMENTS, _FEWEST_SEGMENTS, _FEWEST_ROWS = 10, 4, 8
+_LEAST_RANGE = 1.5  # between the lowest level and the highest
+_HALF_WAY = 0.5  # amplitude in proportion to level^power: 0 is additive, 1 multiplicative
+_LEAST_SURE = 2.0  # standard errors off 0
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Names of the targets of a fit, and whether they were one vector.
+
+    Attributes:
+        names: of the targets; ``None`` where they came as an array.
+        n_outputs: number D of targets.
+        is_vector: they came without a second dimension.
+    """
+
+    names: tuple[Hashable, ...] | None
+    n_outputs: int
+    is_vector: bool
+
+    @classmethod
+    def of(cls, y: Any, n_outputs: int) -> Self:
+        """Labels of the targets that a user gave."""
+        names: tuple[Hashable, ...] | None = None
+        if isinstance(y, pd.DataFrame):
+            names = tuple(y.columns)
+        elif isinstance(y, pd.Series):
+            names = (y.name,)
+        return cls(names, n_outputs, np.asarray(y).ndim == 1)
+
+    def check(self, y: Any, n_outputs: int) -> None:
+        """Refuse targets other than those of the fit."""
+        names = tuple(y.columns) if isinstance(y, pd.DataFrame) else self.names
+        if n_outputs == self.n_outputs and (self.names is None or names == self.names):
+            return
+        found, wanted = f"{n_outputs} columns", f"{self.n_outputs}"
+        if n_outputs == self.n_outputs:
+            found, wanted = (", ".join(map(repr, item or ())) for item in (names, self.names))
+        raise InputError(
+            f"y: {found}, but the model was fitted on {wanted}. Give the same targets in the same "
+            "order."
+        )
+
+    @property
+    def texts(self) -> list[str]:
+        """A text to name each output in messages and figures."""
+        if self.names is not None and None not in self.names:
+            return [str(name) for name in self.names]
+        return ["y"] if self.n_outputs == 1 else [f"y{i}" for i in range(self.n_outputs)]
+
+    def shaped(self, values: Array, like: Any, along: Sequence[Any] = ()) -> Any:
+        """Predictions in the form of the inputs: frames for frames, arrays for arrays.
+
+        Args:
+            values: one for each row, output and, where ``along`` is given, item of it.
+            like: the inputs; a frame gives its index.
+            along: names of the last dimension: levels of quantiles, numbers of draws.
+        """
+        if self.names is None or not isinstance(like, pd.DataFrame | pd.Series):
+            return values[:, 0] if self.is_vector else values
+        if self.is_vector and not len(along):
+            return pd.Series(values[:, 0], index=like.index, name=self.names[0])
+        columns = pd.Index(self.names)
+        if len(along):
+            columns = pd.Index(along)
+            if not self.is_vector:
+                columns = pd.MultiIndex.from_product([self.names, along])
+            values = values.reshape(len(values), -1)
+        return pd.DataFrame(values, index=like.index, columns=columns)
+
+
+class OutlierWarning(UserWarning):
+    """Values of a series look like measurement errors or sentinel values."""
+
+
+@dataclass(frozen=True)
+class Outliers:
+    """Outliers of a series.
+
+    Attributes:
+        count: how many values.
+        segments: runs of consecutive outliers.
+        span: lowest and highest of these values.
+        others: those of all others.
+    """
+
+    count: int
+    segments: int
+    span: tuple[float, float]
+    others: tuple[float, float]
+
+
+def find_outliers(values: Float64[ndarray, " N"]) -> Outliers | None:
+    """Measurement errors or sentinel values in a series in order of time; ``None`` if there are none.
+
+    A peak has sides: values between the far ones and the rest make both one signal, unless the far
+    ones are constant, as when a sensor is switched off. Far values at the end do not count: they may
+    be a new level.
+    """
+    known = values[~np.isnan(values)]
+    if len(known) < _FEWEST:
+        return None
+    low, middle, high = np.percentile(known, [25, 50, 75])
+    reach = _FAR * (high - low)
+    is_far: Bool[ndarray, " n"] = (known < low - reach) | (known > high + reach)
+    n_last = int(np.argmin(is_far[::-1]))  # far values at the end
+    known, is_far = known[: len(known) - n_last], is_far[: len(known) - n_last]
+    if reach == 0 or not is_far.any() or is_far.mean() > _MOST:
+        return None
+    far, near = known[is_far], known[~is_far]
+    edge = np.where(far > middle, near.max(), near.min())
+    is_joined = bool(np.any(np.abs(far - edge) < _EMPTY * np.abs(far - middle)))
+    steps = np.abs(np.diff(known))[is_far[1:] & is_far[:-1]]
+    is_constant = len(steps) > 0 and np.median(steps) < _FLAT * (high - low)
+    if is_joined and not is_constant:
+        return None
+    segments = int(np.count_nonzero(np.diff(is_far.astype(int)) == 1) + is_far[0])
+    spans = [(float(part.min()), float(part.max())) for part in (far, near)]
+    return Outliers(len(far), segments, *spans)
+
+
+def warn_of_outliers(values: Float64[ndarray, "N D"], names: Sequence[str]) -> None:
+    """Warn of values in a series that are better marked as missing."""
+    for name, column in zip(names, values.T, strict=True):
+        found = find_outliers(column)
+        if found is None:
+            continue
+        some = "value is" if found.count == 1 else "values are"
+        where = f", in {found.segments} segment{'s' * (found.segments > 1)}" * (found.count > 1)
+        warnings.warn(
+            f"{name}: {found.count} {some} far from all others ({_words(found.span)}; the others "
+            f"{_words(found.others)}){where}. The model will follow them. If they are measurement "
+            "errors or codes for missing values, replace them by NaN and fit again: gaps are filled.",
+            OutlierWarning,
+            stacklevel=3,
+        )
+
+
+def _words(span: tuple[float, float]) -> str:
+    low, high = (f"{value:.4g}" for value in span)
+    return low if low == high else f"{low} to {high}"
+
+
+def amplitude_grows(y: Float64[ndarray, "N D"]) -> Bool[ndarray, " D"]:
+    """Outputs whose amplitude grows with their level; rows in order of time, NaN where unknown.
+
+    Levels and amplitudes of consecutive segments: a line through their logarithms has slope 1 where
+    the amplitude is proportional to the level, and 0 where the two are independent. It must be nearer
+    to 1, and significantly different from 0.
+    """
+    return np.array([_grows(column[~np.isnan(column)]) for column in y.T], dtype=bool)
+
+
+def _grows(values: Float64[ndarray, " N"]) -> bool:
+    n_segments = min(_MOST_SEGMENTS, len(values) // _FEWEST_ROWS)
+    if n_segments < _FEWEST_SEGMENTS or values.min() <= 0:
+        return False
+    segments = np.array_split(values, n_segments)
+    level = np.array([segment.mean() for segment in segments])
+    amplitude = np.array([_around_a_line(segment) for segment in segments])
+    if level.max() < _LEAST_RANGE * level.min() or amplitude.min() <= 0:
+        return False
+    (slope, _), ((variance, _), _) = np.polyfit(np.log(level), np.log(amplitude), 1, cov=True)
+    return bool(slope > max(_HALF_WAY, _LEAST_SURE * np.sqrt(variance)))
+
+
+def _around_a_line(values: Float64[ndarray, " N"]) -> float:
+    time = np.arange(len(values))
+    return float(np.std(values - np.polyval(np.polyfit(time, values, 1), time)))
