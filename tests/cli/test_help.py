@@ -11,7 +11,8 @@ from deeplfm.cli import app
 from deeplfm.cli.options import complete_models
 
 COMMANDS = [
-    *(["fit"], ["forecast"], ["impute"], ["evaluate"], ["forces"], ["plot"], ["info"]),
+    *(["fit"], ["forecast"], ["impute"], ["evaluate"], ["components"], ["forces"]),
+    *(["plot"], ["info"]),
     *(["data", "list"], ["data", "fetch"], ["doctor"], ["reproduce"], ["demo"]),
 ]
 TAKE_MINUTES = (["reproduce"], ["demo"])

@@ -24,6 +24,27 @@ def test_forces_are_those_of_the_library(place, call):
     assert (place / "forces.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_components_add_up_to_the_forecast(place, call):
+    files = ["--plot", "components.png", "-o", "components.csv"]
+    done = call("components", "vitals-model", "--horizon", 5, *files)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("Components at 75 times: ")
+    table = pd.read_csv("components.csv", index_col="t")
+    means = table[[name for name in table if name.startswith("abp") and "_" not in name]]
+    forecast = deeplfm.load("vitals-model").forecast(horizon=5)["abp"]
+    np.testing.assert_allclose(means.sum(axis=1)[-5:], forecast)
+    assert (place / "components.png").read_bytes().startswith(b"\x89PNG")
+    content = json.loads(call("components", "vitals-model", "--from", 2, "--json").out)
+    assert content["table"]["t"][0] == 2 and len(content["components"]) >= 2
+    assert call("components", "vitals-model", "--horizon", 5, "--points", 9).code == 2
+
+
+def test_components_of_a_model_with_covariates(place, call):
+    arguments = ["components", "driven-model", "--horizon", 3]
+    assert call(*arguments).code == 2
+    assert call(*arguments, "--covariates", "driven-later.csv").code == 0
+
+
 def test_forces_at_chosen_times(place, call):
     done = call("forces", "vitals-model", "--from", "2", "--until", "9", "--points", "8")
     table = pd.read_csv(io.StringIO(done.out), index_col="t")

@@ -99,20 +99,21 @@ def forecast_chart(
 
 
 def curve_chart(
-    window: Window, times: pd.Index, mean: Vector, std: Vector, end: float
+    window: Window, times: pd.Index, mean: Vector, low: Vector, high: Vector, end: float
 ) -> go.Figure:
-    """A curve over time with a band of two standard deviations."""
-    x = window.clock.drawn(times)
+    """A curve over time with its band; ``end`` is the end of training."""
+    x, digits = window.clock.drawn(times), digits_for(mean)
     figure = _time_figure(window)
-    figure.add_traces(_band(x, mean - 2 * std, mean + 2 * std, "var(--force-band)"))
+    figure.add_traces(_band(x, low, high, "var(--force-band)"))
+    band = f"%{{customdata[0]:.{digits}~g}} to %{{customdata[1]:.{digits}~g}}"
     figure.add_trace(
         go.Scatter(
             x=x,
             y=mean,
-            customdata=2 * std,
+            customdata=np.stack([low, high], axis=1),
             mode="lines",
             line={"color": "var(--force)", "width": 1.8},
-            hovertemplate=f"%{{y:.{digits_for(mean)}~g}} ± %{{customdata:.2~g}}<extra></extra>",
+            hovertemplate=f"%{{y:.{digits}~g}}<br>{band}<extra></extra>",
         )
     )
     figure.update_layout(shapes=[_end_of_training(window, end)])

@@ -95,6 +95,7 @@ def _render(
     what = "Fit" if forecast is None else "Forecast"
     title = title or f"{what} of {listed(targets)}"
     panels, evaluation = Panels(content), content.evaluation
+    components, components_note = panels.components(forecaster)
     forces, forces_note = panels.forces(forecaster)
     spectra = panels.spectra()
     environment = Environment(autoescape=True, undefined=StrictUndefined)
@@ -119,6 +120,8 @@ def _render(
         coverage_table=evaluation and tables.coverage_table(evaluation, targets),
         calibration=panels.calibration(),
         selection_table=tables.selection_table(content.selection, targets),
+        components=components,
+        components_note=components_note,
         forces=forces,
         forces_note=forces_note,
         force_unit=forecaster.timeline_.unit or f"unit of {content.clock.name}",

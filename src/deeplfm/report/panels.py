@@ -12,12 +12,13 @@ import plotly.graph_objects as go
 from deeplfm.errors import ConfigError
 from deeplfm.report import charts
 from deeplfm.report.content import Content
-from deeplfm.report.wording import amount, count, percent
+from deeplfm.report.wording import amount, count, listed, percent
 
 if TYPE_CHECKING:
     from deeplfm.estimators import DeepLFMForecaster
 
-_MOST_FORCES = 12
+_MOST_CURVES = 12
+_BAND = ("mean", "low", "high")
 _MARGIN = 0.012
 _RECORD_BEFORE = 2.0  # data shown initially, in lengths of the forecast or evaluation
 
@@ -107,6 +108,31 @@ class Panels:
             ]
         return panels
 
+    def components(self, forecaster: DeepLFMForecaster) -> tuple[list[Panel], str]:
+        """The terms of the model over time, and a note about them."""
+        if forecaster.covariates_:
+            return [], ""
+        times, end = self.content.prediction.times, self.content.record.last
+        table = forecaster.components(times=times)
+        panels = []
+        for target, name in dict.fromkeys((target, name) for target, name, _ in table.columns):
+            mean, low, high = (table[target, name, value].to_numpy() for value in _BAND)
+            if not np.ptp(mean) and not np.ptp(high):
+                continue  # a constant
+            panels.append(
+                self._panel(
+                    charts.curve_chart(self.window, times, mean, low, high, end),
+                    f"{target}: {name}",
+                    f"Component {name} of {target} over time, between {amount(float(mean.min()))} "
+                    f"and {amount(float(mean.max()))}.",
+                    is_over_time=True,
+                )
+            )
+        logarithms = zip(forecaster.targets_, forecaster.regressor_.scaling_.is_log, strict=True)
+        factors = [str(name) for name, is_log in logarithms if is_log]
+        note = f" Those of {listed(factors)} are factors." if factors else ""
+        return panels[:_MOST_CURVES], note
+
     def forces(self, forecaster: DeepLFMForecaster) -> tuple[list[Panel], str]:
         """The latent forces, and a note about them."""
         if forecaster.covariates_:
@@ -118,14 +144,21 @@ class Panels:
             return [], ""
         panels = [
             self._panel(
-                charts.curve_chart(self.window, times, curve.mean, curve.std, content.record.last),
+                charts.curve_chart(
+                    self.window,
+                    times,
+                    curve.mean,
+                    curve.mean - 2 * curve.std,
+                    curve.mean + 2 * curve.std,
+                    content.record.last,
+                ),
                 curve.label,
                 f"Force of {curve.label} over time, between {amount(float(curve.mean.min()))} and "
                 f"{amount(float(curve.mean.max()))}.",
                 f"Of the model “{curve.member}”.",
                 is_over_time=True,
             )
-            for curve in curves[:_MOST_FORCES]
+            for curve in curves[:_MOST_CURVES]
         ]
         scales = zip(forecaster.targets_, forecaster.regressor_.scaling_.is_log, strict=True)
         notes = [

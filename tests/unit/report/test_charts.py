@@ -89,9 +89,10 @@ def test_a_long_series_becomes_a_line_that_stops_at_gaps() -> None:
     assert np.flatnonzero(np.isnan(observed.y)).tolist() == [1000]
 
 
-def test_a_force_has_a_band_of_two_deviations() -> None:
+def test_a_curve_has_a_band() -> None:
     window = Window(Clock.of(TIMES), (0.0, 49.0), (0.0, 49.0))
-    low, high, mean = curve_chart(window, TIMES, np.zeros(50), np.ones(50), 40.0).data
+    flat = np.zeros(50)
+    low, high, mean = curve_chart(window, TIMES, flat, flat - 2, flat + 2, 40.0).data
     assert set(low.y) == {-2.0} and set(high.y) == {2.0} and set(mean.y) == {0.0}
 
 

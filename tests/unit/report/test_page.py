@@ -104,6 +104,8 @@ def test_summary_scores_and_settings_are_on_the_page(full: Page) -> None:
         "NMSE",
         "50 % interval",
         "pursuit",
+        "Components",
+        "abp: sinusoids",
         "Latent forces",
         "Learned spectrum",
         "Seed: 0",
