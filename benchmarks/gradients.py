@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from deeplfm.recipes.architecture import Architecture
 from torch import Tensor
 
 import deeplfm.layers
@@ -29,7 +30,6 @@ from deeplfm.kernels import compiled_kernels
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, elbo
 from deeplfm.randomness import generator_for, standard_normal
-from deeplfm.recipes.architecture import Architecture
 from deeplfm.training import Rows, train
 
 RESULTS = Path(__file__).parent / "results" / "gradients.json"

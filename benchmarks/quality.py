@@ -24,6 +24,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from deeplfm.recipes.architecture import Architecture
 from naive import NaiveDeepLFM
 
 from deeplfm import DeepLFMRegressor
@@ -33,7 +34,6 @@ from deeplfm.ensemble.tables import paper_recipe
 from deeplfm.kernels import compiled_kernels
 from deeplfm.objective import Batch, elbo
 from deeplfm.randomness import generator_for
-from deeplfm.recipes.architecture import Architecture
 from deeplfm.training import Rows
 
 HERE = Path(__file__).parent

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from deeplfm.recipes.architecture import Architecture
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
@@ -27,7 +28,6 @@ from measure import Step, seconds_and_megabytes
 
 from deeplfm.ensemble.tables import paper_recipe
 from deeplfm.io.files import write_whole
-from deeplfm.recipes.architecture import Architecture
 from deeplfm.training import Phase, Rows, Schedule, train
 
 ROOT = Path(__file__).parents[1]

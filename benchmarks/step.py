@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from deeplfm.recipes.architecture import Architecture
 from measure import Step, available_megabytes, floor_step, peak_megabytes, time_in_turns
 from naive import NaiveDeepLFM
 
@@ -33,8 +34,7 @@ from deeplfm.ensemble.tables import paper_recipe
 from deeplfm.kernels import compiled_kernels
 from deeplfm.objective import Batch, collapsed, elbo
 from deeplfm.randomness import generator_for
-from deeplfm.recipes.architecture import Architecture
-from deeplfm.starts.initial import start_as_paper
+from deeplfm.terms.initial import start_as_paper
 from deeplfm.training import Rows
 
 N_FEATURES, WIDTH = 100, 3

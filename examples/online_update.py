@@ -28,7 +28,9 @@ level = 2 + np.sin(phase) + 0.3 * np.sin(2 * phase) + 0.1 * rng.normal(size=len(
 series = pd.DataFrame({"level": level}, index=hours)
 
 start = perf_counter()
-frozen = DeepLFMForecaster(start="pursuit", n_steps=30, random_state=0).fit(series.iloc[:120])
+frozen = DeepLFMForecaster(model="sinusoids + broadband", n_steps=30, random_state=0).fit(
+    series.iloc[:120]
+)
 fitting = perf_counter() - start
 updated, updating, errors = deepcopy(frozen), [], []
 for first in range(120, 240, 20):

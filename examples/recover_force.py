@@ -1,7 +1,7 @@
 """Recover the force behind three sensors, and how fast each of them forgets it.
 
 One force u(t) drives three first-order systems, f' + decay f = sensitivity u(t), which are simulated and
-observed with noise. The classical latent force model (start="lfm") sees the three outputs alone, from
+observed with noise. The classical latent force model (model="lfm") sees the three outputs alone, from
 their means. Its force therefore has a unit and a zero of its own (twice the force on half the sensitivity
 is the same); both are fitted before the comparison.
 
@@ -38,7 +38,7 @@ solution = solve_ivp(
 outputs = pd.DataFrame(solution.y.T, columns=["slow", "fast", "inverted"])
 noise = np.random.default_rng(0).normal(size=outputs.shape) * 0.03 * outputs.std().to_numpy()
 
-model = DeepLFMRegressor(start="lfm", random_state=0).fit(t, outputs + noise)
+model = DeepLFMRegressor(model="lfm", random_state=0).fit(t, outputs + noise)
 (found,) = model.forces(t)
 unit, zero = np.polyfit(found.mean, force(t), 1)
 found = replace(found, mean=zero + unit * found.mean, std=abs(unit) * found.std)

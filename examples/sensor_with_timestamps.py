@@ -17,7 +17,11 @@ import pandas as pd
 from deeplfm import DeepLFMForecaster
 
 ZONE = "Europe/Berlin"
-SETTINGS = {"start": "pursuit", "n_steps": 10, "random_state": 0}  # for a quick look; all optional
+SETTINGS = {
+    "model": "sinusoids + broadband",
+    "n_steps": 10,
+    "random_state": 0,
+}  # for a quick look; all optional
 
 
 def heating(times: pd.DatetimeIndex) -> pd.DataFrame:

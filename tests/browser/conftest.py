@@ -28,7 +28,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         waves + noise, columns=["abp", NASTY], index=pd.Index(time, name="<i>t</i>")
     )
     frame.iloc[20:40, 0] = np.nan
-    model = DeepLFMForecaster(start="pursuit", n_steps=3, random_state=0).fit(frame.iloc[:90])
+    model = DeepLFMForecaster(model="sinusoids + broadband", n_steps=3, random_state=0).fit(
+        frame.iloc[:90]
+    )
     path = tmp_path_factory.mktemp("browser") / "page.html"
     write_report(path, model, forecast=model.forecast(horizon=30), evaluation=frame.iloc[90:])
     return path

@@ -11,8 +11,8 @@ import pytest
 
 from deeplfm.cli import main
 
-QUICK = ["--start", "pursuit", "--n-steps", "3"]
-TABLE = ["--target", "abp", "--start", "table", "--n-steps", "3", "--n-features", "10"]
+QUICK = ["--model", "sinusoids + broadband", "--n-steps", "3"]
+TABLE = ["--target", "abp", "--model", "table", "--n-steps", "3"]
 
 
 def record(n_rows: int = 80) -> pd.DataFrame:

@@ -13,8 +13,8 @@ import pytest
 
 import deeplfm
 
-QUICK = ["--start", "pursuit", "--n-steps", "3"]
-SETTINGS = {"preset", "system", "hidden", "n_forces", "n_features", "start", "n_steps"} | {
+QUICK = ["--model", "sinusoids + broadband", "--n-steps", "3"]
+SETTINGS = {"model", "n_steps"} | {
     *("batch_size", "time_limit", "patience", "input_dependent_noise", "device", "dtype"),
     *("compile", "random_state", "n_jobs", "log_targets"),
 }
@@ -35,7 +35,9 @@ def test_it_says_what_it_understood_and_found(place, call):
     abp = next(line.split() for line in lines if line.split()[:1] == ["abp"])
     assert "predicted" in abp or "mean" in abp
     assert abp[-3:-1] == ["63", "7"]  # known, missing
-    assert [line.split() for line in lines].count(["ecg", "pursuit", "100", "%"]) == 1
+    assert [line.split() for line in lines].count(
+        ["ecg", "sinusoids", "+", "broadband", "100", "%"]
+    ) == 1
     assert lines[-1].startswith("Next: deeplfm forecast new --horizon")
     assert "…" not in done.out
 
@@ -49,7 +51,7 @@ def test_the_command_it_proposes_works(place, call):
 
 def test_the_model_is_that_of_the_library(place, call):
     assert call("fit", "vitals.csv", "-o", "new", *QUICK, "--seed", 3).code == 0
-    model = deeplfm.DeepLFMForecaster(start="pursuit", n_steps=3, random_state=3)
+    model = deeplfm.DeepLFMForecaster(model="sinusoids + broadband", n_steps=3, random_state=3)
     model.fit(pd.read_csv("vitals.csv"), time="t", targets=["abp", "ecg"])
     assert model.forecast(horizon=5).to_numpy().tobytes() == bits("new")
 
@@ -71,15 +73,15 @@ def test_the_saved_configuration_repeats_the_run(place, call):
 
 def test_the_command_line_wins_over_the_configuration(place, call):
     (place / "run.toml").write_text(
-        'data = "vitals.csv"\nout = "new"\nstart = "pursuit"\nn-steps = 3\nseed = 1\n'
-        'target = "abp"\nhidden = [2, 2]\nquiet = true\n'
+        'data = "vitals.csv"\nout = "new"\nmodel = "deep(2, 2) + broadband"\nn-steps = 3\nseed = 1\n'
+        'target = "abp"\nquiet = true\n'
     )
     assert call("fit", "--config", "run.toml", "--seed", 5).out == ""
     model = deeplfm.load("new")
     assert model.random_state == 5
     assert model.targets_ == ["abp"]
     assert model.n_steps == 3
-    assert model.hidden == (2, 2)
+    assert str(model.model) == "deep((2, 2)) + broadband"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +139,7 @@ def test_json_is_all_there_is_on_standard_output(place, call):
     assert content["model"] == "new"
     assert content["rows"] == 70
     assert content["targets"]["ecg"]["missing"] == 3
-    assert content["candidates"]["pursuit"]["weight"] == {"abp": 1.0, "ecg": 1.0}
+    assert content["candidates"]["sinusoids + broadband"]["weight"] == {"abp": 1.0, "ecg": 1.0}
     assert content["interrupted"] is False
     assert set(content["settings"]) >= SETTINGS
     assert content["files"] == {"report": "r.html"}
@@ -156,9 +158,9 @@ def test_a_time_limit_is_for_all_starts_and_what_it_left_out_is_told(place, call
     assert done.code == 0
     assert "warning: fit: --time-limit 0.0 left no time to try" in done.err
     (row,) = [line for line in done.out.splitlines() if "not tried" in line]
-    assert "rhythm" in row
+    assert "season" in row
     content = json.loads(call("info", "new", "--json").out)
-    assert {"rhythm", "memory"} <= set(content["untried"])
+    assert {"season", "linear autoregression"} <= set(content["untried"])
 
 
 def test_a_model_is_replaced_only_on_request_and_leaves_other_files(place, call):
@@ -210,7 +212,15 @@ def interrupted(place, *arguments):
 
 def test_ctrl_c_keeps_the_best_model_so_far(place):
     done = interrupted(
-        place, "fit", "vitals.csv", "--start", "pursuit", "--n-steps", "100000", "-o", "early"
+        place,
+        "fit",
+        "vitals.csv",
+        "--model",
+        "sinusoids + broadband",
+        "--n-steps",
+        "100000",
+        "-o",
+        "early",
     )
     assert done.returncode == 130
     (warning,) = done.stderr.splitlines()
@@ -224,7 +234,15 @@ def test_ctrl_c_keeps_the_best_model_so_far(place):
 
 def test_ctrl_c_while_imputing_fills_with_the_best_so_far(place):
     done = interrupted(
-        place, "impute", "vitals.csv", "--start", "pursuit", "--n-steps", "100000", "-o", "full.csv"
+        place,
+        "impute",
+        "vitals.csv",
+        "--model",
+        "sinusoids + broadband",
+        "--n-steps",
+        "100000",
+        "-o",
+        "full.csv",
     )
     assert done.returncode == 130
     assert "Interrupted: full.csv" in done.stdout

@@ -138,9 +138,9 @@ def test_times_may_stand_alone(place, call):
 
 def test_a_model_of_times_without_a_name_takes_the_tables_that_it_writes(place, call):
     frame = pd.DataFrame({"load": np.sin(np.arange(30.0))}, index=np.arange(30.0))
-    deeplfm.DeepLFMForecaster(start="pursuit", n_steps=1, progress=False).fit(frame).save(
-        "nameless"
-    )
+    deeplfm.DeepLFMForecaster(model="sinusoids + broadband", n_steps=1, progress=False).fit(
+        frame
+    ).save("nameless")
     later = call("forecast", "nameless", "--horizon", 4).out
     assert later.startswith("index,load,")
     (place / "later.csv").write_text(later)

@@ -43,7 +43,13 @@ def test_the_examples_of_the_help_work(command, place, call, wide, monkeypatch):
         assert line.startswith(" ".join(["deeplfm", *command]))
         arguments = shlex.split(line.partition(" > ")[0])[1:]
         if arguments[0] in ("fit", "impute"):  # seconds instead of minutes
-            arguments += ["--start", "pursuit", "--n-steps", "2", "--overwrite"]
+            arguments += [
+                "--model",
+                "sinusoids + broadband",
+                "--n-steps",
+                "2",
+                "--overwrite",
+            ]
         done = call(*arguments)
         assert done.code == 0, f"{line}: {done.err}"
 

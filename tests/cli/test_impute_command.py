@@ -10,7 +10,7 @@ import pytest
 
 import deeplfm
 
-QUICK = ["--start", "pursuit", "--n-steps", "3"]
+QUICK = ["--model", "sinusoids + broadband", "--n-steps", "3"]
 
 
 def test_gaps_are_filled_and_the_rest_is_as_it_was(place, call):

@@ -85,7 +85,7 @@ def test_info_says_what_a_model_is(place, call):
         "70",
         "t: numbers",
         "0.0 to 6.9",
-        "start = 'pursuit'",
+        "model = 'sinusoids + broadband'",
         "n_steps = 3",
         "of the variance predicted",
         "deeplfm 0.",
@@ -95,7 +95,7 @@ def test_info_says_what_a_model_is(place, call):
     content = json.loads(call("info", "vitals-model", "--json").out)
     assert content["time"]["first"] == 0.0
     assert content["targets"]["abp"]["known"] == 63
-    assert content["settings"]["start"] == "pursuit"
+    assert content["settings"]["model"] == "sinusoids + broadband"
     assert content["config"] == "vitals-model/run.toml"
 
 
@@ -126,7 +126,9 @@ def test_scores_in_words(nmse, words):
 
 def test_a_model_saved_from_python_is_told_apart(place, call):
     t = np.linspace(0, 5, 40)
-    regressor = deeplfm.DeepLFMRegressor(start="pursuit", n_steps=1).fit(t, np.sin(3 * t))
+    regressor = deeplfm.DeepLFMRegressor(model="sinusoids + broadband", n_steps=1).fit(
+        t, np.sin(3 * t)
+    )
     regressor.save("regressor")
     done = call("forecast", "regressor", "--horizon", 3)
     assert done.code == 2

@@ -192,11 +192,45 @@ def test_extra_columns_come_last_in_the_order_asked_for(system: str) -> None:
 
 @pytest.mark.parametrize("system", RESPONSES)
 @pytest.mark.parametrize(("lower_limit", "origin"), [(0.0, 0.0), (-1.5, -1.5), (-math.inf, 0.0)])
-def test_initial_state_decays_from_the_lower_limit(
+def test_initial_state_is_one_for_each_derivative_at_the_lower_limit(
     system: str, lower_limit: float, origin: float
 ) -> None:
-    """e^{−γ(t−a)}; a system begun at −∞ is described by its state at 0."""
+    """Column k of an input has f⁽ᵏ⁾ = 1 there and no other derivative below the order."""
     features = make(system, extras=("initial_state",), lower_limit=lower_limit)
+    n_states = features.n_states
+    x = torch.full((1, N_INPUTS), origin, dtype=torch.float64, requires_grad=True)
+    states = features.initial_state(x.unsqueeze(-3))[:, 0].unflatten(-1, (N_INPUTS, n_states))
+    for k in range(n_states):
+        for group in range(N_GROUPS):
+            value = states[group, :, k].sum()
+            for derivative in range(n_states):
+                expected = torch.full((), float(k == derivative), dtype=torch.float64)
+                torch.testing.assert_close(value, N_INPUTS * expected, rtol=0, atol=1e-12)
+                (slope,) = torch.autograd.grad(value, x, create_graph=True)
+                value = slope.sum()
+
+
+@pytest.mark.parametrize("system", RESPONSES)
+def test_initial_state_solves_the_equation(system: str) -> None:
+    """f⁽ⁿ⁾ + p₁f⁽ⁿ⁻¹⁾ + … + p_n f = 0."""
+    features = make(system, n_inputs=1, n_groups=1, extras=("initial_state",), lower_limit=-1.5)
+    x = normal(N_ROWS, 1).requires_grad_()
+    for k in range(features.n_states):
+        value = features.initial_state(x.unsqueeze(-3))[0, :, k : k + 1]
+        derivatives = [value]
+        for _ in range(features.n_states):
+            (slope,) = torch.autograd.grad(derivatives[-1].sum(), x, create_graph=True)
+            derivatives.append(slope)
+        left = derivatives[-1]
+        for factor, item in zip(features.polynomial[0, 0], reversed(derivatives[:-1]), strict=True):
+            left = left + factor * item
+        torch.testing.assert_close(left, torch.zeros_like(left), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(("lower_limit", "origin"), [(0.0, 0.0), (-1.5, -1.5), (-math.inf, 0.0)])
+def test_initial_state_of_the_first_order_decays(lower_limit: float, origin: float) -> None:
+    """e^{−γ(t−a)}; a system begun at −∞ is described by its state at 0."""
+    features = make("ode1", extras=("initial_state",), lower_limit=lower_limit)
     features.log_extra_scale.data.zero_()
     x = normal(N_ROWS, N_INPUTS)
     extra = features(x, *draw(features))[..., -N_INPUTS:]

@@ -124,7 +124,7 @@ def blocks(text: str) -> list[tuple[str, str]]:
 def quick_code(code: str) -> str:
     """The same with few steps of the quickest start, unless the code names one."""
     code = code.replace("random_state=0", "n_steps=3, random_state=0")
-    return code.replace("(n_steps=3", '(start="pursuit", n_steps=3')
+    return code.replace("(n_steps=3", '(model="sinusoids + broadband", n_steps=3')
 
 
 def quick_command(line: str) -> list[str]:
@@ -132,7 +132,7 @@ def quick_command(line: str) -> list[str]:
     words = shlex.split(line)[1:]
     if words[0] in ("fit", "impute") and "--model" not in words:
         words += ["--n-steps", "3"]
-        words += [] if "--start" in words else ["--start", "pursuit"]
+        words += [] if "--start" in words else ["--model", "sinusoids + broadband"]
     return [*words, "--quiet"]
 
 

@@ -40,7 +40,7 @@ from deeplfm.features import (
     FirstOrder,
 )
 from deeplfm.features.harmonic import harmonic_sum
-from deeplfm.features.ode1 import response_coefficients, response_transients
+from deeplfm.features.response import response_coefficients
 
 Array = NDArray[np.floating]
 ComplexArray = NDArray[np.complexfloating]
@@ -62,16 +62,16 @@ def first_order_response(
         item.expand(shape).reshape(-1, 1, 1) for item in (time, decay, frequency)
     )  # S 1 1
     column = frequency.unsqueeze(-1)
-    tables = response_coefficients(
-        decay, column, torch.ones_like(column), time.detach().abs()[:, 0], lower_limit
+    polynomial = decay.unsqueeze(-1)
+    found = response_coefficients(
+        polynomial, column, torch.ones_like(column), time.detach().abs()[:, 0], lower_limit
     )
     parts: list[Tensor | None] = [None, None]
-    if tables.transient_real.shape[-2]:
-        rows = response_transients(time, tables)
-        parts = [rows @ tables.transient_real, rows @ tables.transient_imag]
-    if tables.frequency.shape[-3]:
-        waves = tables.frequency[:, 0], tables.amplitude[:, 0], tables.phase[:, 0]
-        parts = list(harmonic_sum(time[..., None, None], *waves, *parts))
+    if found.gain_real.shape[-2]:
+        rows = FirstOrder(1, 1, 1).transients(time[:, None], found).flatten(2).mT  # S 1 L
+        parts = [(rows @ gain[:, 0])[:, None] for gain in (found.gain_real, found.gain_imag)]
+    waves = found.frequency[:, 0], found.amplitude[:, 0], found.phase[:, 0]
+    parts = list(harmonic_sum(time[..., None, None], *waves, *parts))
     return parts[0].reshape(shape), parts[1].reshape(shape)
 
 

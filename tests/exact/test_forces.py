@@ -162,7 +162,7 @@ def test_a_shared_force_and_its_decays_are_recovered_from_three_outputs() -> Non
     )
     values = solution.y.T
     noise = np.random.default_rng(0).normal(size=values.shape)
-    model = DeepLFMRegressor(start="lfm", n_features=40, n_steps=200, random_state=0)
+    model = DeepLFMRegressor(model="shared_forces(n_features=40)", n_steps=200, random_state=0)
     model.fit(time, values + 0.03 * values.std(0) * noise)
     (force,) = model.forces(time)
     assert abs(np.corrcoef(force.mean, true_force(time))[0, 1]) > 0.98
@@ -176,10 +176,14 @@ def test_a_shared_force_and_its_decays_are_recovered_from_three_outputs() -> Non
 
 @pytest.mark.parametrize(
     "options",
-    [{"system": "eq", "start": "pursuit"}, {"system": "eq", "start": "lfm"}, {"start": "table"}],
+    [
+        {"model": "sinusoids(system=eq) + broadband(system=eq)"},
+        {"model": "shared_forces(system=eq)"},
+        {"model": "table"},
+    ],
 )
 def test_where_there_is_no_equation_in_time_there_is_no_force(options: dict[str, object]) -> None:
-    x = np.random.default_rng(0).normal(size=(40, 2 if options["start"] == "table" else 1))
-    model = DeepLFMRegressor(n_steps=1, n_features=4, hidden=(1,), **options).fit(x, x[:, 0])
+    x = np.random.default_rng(0).normal(size=(40, 2 if options["model"] == "table" else 1))
+    model = DeepLFMRegressor(n_steps=1, **options).fit(x, x[:, 0])
     with pytest.raises(ConfigError, match=r"no layer .* is a differential equation in time"):
         model.forces(x)

@@ -17,7 +17,7 @@ import pytest
 
 from deeplfm.cli import main
 
-QUICK = ["--start", "pursuit", "--n-steps", "2"]
+QUICK = ["--model", "sinusoids + broadband", "--n-steps", "2"]
 FIT = ["fit", "data.csv", "-o", "new-model", *QUICK]
 FORECAST = ["forecast", "model", "-o", "new.csv"]
 ROWS = 40
@@ -181,7 +181,7 @@ USAGE = {
     "bad number": Case([*FORECAST, "--horizon", "ten"], ["--horizon", "integer"]),
     "bad choice": Case([*FIT, "--start", "persuit"], ["start", "pursuit"], table()),
     "bad kind of figure": Case(["plot", "model", "forcast", "-o", "f.png"], ["KIND", "forecast"]),
-    "bad widths": Case([*FIT, "--hidden", "3,x"], ["--hidden", "3,x", "Write 3"], table()),
+    "bad widths": Case([*FIT, "--model", "deep(0)"], ["deep: hidden", "0"], table()),
     "unknown device": Case([*FIT, "--device", "abacus"], ["device", "abacus", "cpu"], table()),
     "json and table on standard output": Case(
         ["forecast", "model", "--horizon", "3", "--json", "-o", "-"], ["--json", "Give a file"]
@@ -325,7 +325,7 @@ def models(tmp_path_factory):
     (folder / "data.csv").write_text(table(dose=dose))
     for name, more in (("model", ["abp"]), ("driven-model", ["abp", "--covariate", "dose"])):
         arguments = ["fit", str(folder / "data.csv"), "-o", str(folder / name), "--quiet"]
-        settings = QUICK if name == "model" else ["--start", "table", "--n-steps", "2"]
+        settings = QUICK if name == "model" else ["--model", "table", "--n-steps", "2"]
         assert exit_of([*arguments, *settings, "--target", *more]) == 0
     return folder
 

@@ -19,7 +19,7 @@ def fitted() -> DeepLFMRegressor:
     times = np.linspace(0, 10, 80)
     values = np.stack([np.sin(3 * times), 5 + 2 * np.cos(2 * times)], axis=1)
     values[10:20, 0] = np.nan
-    model = DeepLFMRegressor(n_steps=3, n_features=10, hidden=(2,), random_state=3)
+    model = DeepLFMRegressor(n_steps=3, random_state=3)
     return model.fit(times, values)
 
 
@@ -41,12 +41,12 @@ def test_a_fresh_process_predicts_the_same_bits(fitted: DeepLFMRegressor, tmp_pa
     assert subprocess.run(arguments, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("preset", ["default", "paper"])
+@pytest.mark.parametrize("declared", ["deep({})", "paper({})"])
 @pytest.mark.parametrize("system", ["ode1", "eq", "arc1"])
-def test_every_kind_of_model_comes_back(preset: str, system: str, tmp_path: Path) -> None:
+def test_every_kind_of_model_comes_back(declared: str, system: str, tmp_path: Path) -> None:
     times = np.linspace(0, 1, 40)
-    start = "deep" if preset == "default" else None
-    model = DeepLFMRegressor(preset, system, n_steps=1, n_features=5, start=start)
+    text = declared.format(f"system={system}, n_features=5")
+    model = DeepLFMRegressor(text, n_steps=1)
     model.fit(times, np.sin(9 * times)).save(tmp_path / "model")
     loaded = deeplfm.load(tmp_path / "model")
     assert np.array_equal(loaded.predict(NEW_TIMES), model.predict(NEW_TIMES))
@@ -171,7 +171,11 @@ def test_a_model_of_an_earlier_deeplfm_is_refused_with_the_version_to_use(tmp_pa
         "tensors": "tensors-3b4eb211.safetensors",
         "versions": {"deeplfm": "0.1.0", "python": "3.11.7", "torch": "2.13.0+cpu"},
         "estimator": "DeepLFMRegressor",
-        "parameters": {"preset": "default", "start": "pursuit", "hidden": [3]},
+        "parameters": {
+            "preset": "default",
+            "model": "sinusoids + broadband",
+            "hidden": [3],
+        },
         "members": [{"kind": "layers", "seed": 0, "config": {"n_bells": 0}, "sizes": {}}],
     }
     (tmp_path / "model.json").write_text(json.dumps(content))

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from deeplfm.ensemble.tables import paper_recipe
 from deeplfm.objective import Batch, elbo
 from deeplfm.randomness import generator_for
-from deeplfm.recipes.architecture import Architecture
+from deeplfm.terms import BuildContext, Paper
 from deeplfm.training import Rows
 
 PATH = Path(__file__).parents[2] / "benchmarks" / "naive.py"
@@ -39,11 +38,10 @@ def normal(*shape, seed):
 
 @pytest.fixture(params=SHAPES)
 def problem(request):
-    """A model of the paper's preset, moved off its start, and a batch."""
+    """The paper's model, moved off its start, and a batch."""
     hidden, n_inputs, n_outputs, n_forces = SHAPES[request.param]
     rows = Rows(normal(N_BATCH, n_inputs, seed=1), normal(N_BATCH, n_outputs, seed=2))
-    architecture = Architecture(hidden=hidden, n_forces=n_forces, n_features=6)
-    model = paper_recipe(architecture, n_steps=1).build(rows, seed=0)
+    model = Paper(hidden, n_forces=n_forces, n_features=6).build(rows, BuildContext())
     with torch.no_grad():  # at the start many parameters are equal, so that swaps would not show
         for index, parameter in enumerate(p for p in model.parameters() if p.requires_grad):
             parameter += 0.1 * normal(*parameter.shape, seed=10 + index)

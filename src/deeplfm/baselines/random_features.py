@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.baselines.base import Baseline
-from deeplfm.config import BlockConfig, LayerConfig
+from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.estimators import DeepLFMRegressor
 from deeplfm.model import DeepLFM
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import generator_for
-from deeplfm.recipes.architecture import Architecture, collapsed_schedule, model_config, new_model
-from deeplfm.selection.candidate import Candidate
-from deeplfm.starts.initial import set_noise, start_hidden
-from deeplfm.training import Rows
+from deeplfm.terms import BroadBand, BuildContext, Deep, NamedModel, Paper, SharedForces, Table
+from deeplfm.terms.base import collapsed_schedule, set_noise
+from deeplfm.terms.deep import N_PATHS, N_SAMPLES, initialise_layer
+from deeplfm.training import Rows, Schedule
 
 _NOISE_VARIANCE = 0.1
 
@@ -63,7 +63,7 @@ class DeepGP(RandomFeatures):
     """
 
     system: ClassVar[str]
-    start: ClassVar[str]  # of a series, with the default preset
+    has_spectrum: ClassVar[bool]  # its features are waves, whose frequencies a spectrum gives
 
     def __init__(
         self,
@@ -84,29 +84,29 @@ class DeepGP(RandomFeatures):
         self.random_state = random_state
 
     def _regressor(self, n_inputs: int) -> DeepLFMRegressor:
-        start = self.start if n_inputs == 1 else "table"
-        return DeepLFMRegressor(
-            preset=self.preset,
-            system=self.system,
-            start=None if self.preset == "paper" else start,
-            hidden=self.hidden,
-            n_features=self.n_features,
-            compile=self.compile,
-        )
+        model: Any
+        if self.preset == "paper":
+            model = Paper(self.hidden, n_features=self.n_features, system=self.system)
+        elif n_inputs == 1 and self.has_spectrum:
+            deep = Deep(self.hidden, self.system, n_features=self.n_features)
+            model = deep + BroadBand(system=self.system)
+        else:
+            model = Table(self.hidden, n_features=self.n_features, system=self.system)
+        return DeepLFMRegressor(model, compile=self.compile)
 
 
 class DeepEQ(DeepGP):
     """DGP-EQ: exponentiated quadratic kernels (Cutajar et al. 2017); settings as in :class:`DeepGP`."""
 
     system = "eq"
-    start = "spectrum"
+    has_spectrum = True
 
 
 class DeepArcCosine(DeepGP):
     """DGP-ARC: arc-cosine kernels of order one; settings as in :class:`DeepGP`."""
 
     system = "arc1"
-    start = "table"  # its features are no waves, and a spectrum says nothing of them
+    has_spectrum = False
 
 
 class LatentForceFeatures(RandomFeatures):
@@ -140,7 +140,7 @@ class LatentForceFeatures(RandomFeatures):
         self.random_state = random_state
 
     def _regressor(self, n_inputs: int) -> DeepLFMRegressor:
-        return DeepLFMRegressor(start="lfm", n_forces=self.n_forces, n_features=self.n_features)
+        return DeepLFMRegressor(SharedForces(self.n_forces, self.n_features))
 
 
 class HybridKernel(RandomFeatures):
@@ -174,40 +174,42 @@ class HybridKernel(RandomFeatures):
         self.random_state = random_state
 
     def _regressor(self, n_inputs: int) -> DeepLFMRegressor:
-        return _HybridRegressor(
-            start="table",
-            system="eq",
-            hidden=self.hidden,
-            n_features=self.n_features,
-            is_series=False,
+        return DeepLFMRegressor(_Hybrid(self.hidden, self.n_features), is_series=False)
+
+
+@dataclass(frozen=True, repr=False)
+class _Hybrid(NamedModel):
+    """Random features with linear weights after each layer; only the first sees the inputs."""
+
+    term_name: ClassVar[str] = "hybrid"
+    hidden: tuple[int, ...]
+    n_features: int
+
+    def schedule(self, n_steps: int) -> Schedule:
+        """Full batches, the exact output weights solved in each step."""
+        return collapsed_schedule(n_steps)
+
+    def build(self, rows: Rows, context: BuildContext) -> DeepLFM:
+        """A model whose frequencies stay as they were drawn."""
+        block = BlockConfig(
+            "eq", n_features=self.n_features, frequencies="prior-fixed", extras=("constant",)
         )
-
-
-class _HybridRegressor(DeepLFMRegressor):
-    def _recipes(self, is_series: bool) -> list[Candidate]:
-        return [_hybrid_recipe(self._architecture(), self.n_steps or 0)]
-
-
-def _hybrid_recipe(architecture: Architecture, n_steps: int) -> Candidate:
-    block = BlockConfig(
-        "eq", n_features=architecture.n_features, frequencies="prior-fixed", extras=("constant",)
-    )
-
-    def build(rows: Rows, seed: int) -> DeepLFM:
-        hidden = tuple(
-            LayerConfig(width, (block,), is_antithetic=True) for width in architecture.hidden
-        )
+        hidden = tuple(LayerConfig(width, (block,), is_antithetic=True) for width in self.hidden)
         output = LayerConfig(rows.y.shape[1], (block,), "exact", own_features=True)
-        config = model_config(architecture, rows, (*hidden, output), n_samples=4, n_paths=16)
-        model = new_model(replace(config, concatenate_input=False), architecture, seed)
-        generator = generator_for(seed, "start")
+        config = ModelConfig(
+            n_inputs=rows.x.shape[1],
+            layers=(*hidden, output),
+            concatenate_input=False,
+            n_samples=N_SAMPLES,
+            n_paths=N_PATHS,
+        )
+        model = DeepLFM(config, context.seed).to(context.dtype)
+        generator = generator_for(context.seed, "start")
         for layer in model.layers[:-1]:
-            start_hidden(layer, generator)
+            initialise_layer(layer, generator)
         for layer in model.layers:
             features = layer.blocks[0].features
             with torch.no_grad():
                 features.log_lengthscale.fill_(0.5 * math.log(features.n_inputs))
         set_noise(model, torch.full((rows.y.shape[1],), _NOISE_VARIANCE))
         return model
-
-    return Candidate("hybrid kernel", build, collapsed_schedule(n_steps))

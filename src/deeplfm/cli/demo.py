@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 EXAMPLES = ("deeplfm demo --quick", "deeplfm demo --seed 1 --out toy --json toy/scores.json")
 
 
-class Preset(StrEnum):
-    """Models of the demo."""
-
-    DEFAULT = "default"
-    PAPER = "paper"
-
-
 class Variant(StrEnum):
     """Variants of the toy."""
 
@@ -36,9 +29,6 @@ class Variant(StrEnum):
 
 def demo(
     seed: Annotated[int, option(None, "N", "Seed of noise and models.", min=0)] = 0,
-    preset: Annotated[
-        Preset, typer.Option(help="The default model, or the model of the paper.")
-    ] = Preset.DEFAULT,
     variant: Annotated[
         Variant, typer.Option(help="Toy series of the authors' code, or of the paper's text.")
     ] = Variant.PUBLISHED,
@@ -49,7 +39,7 @@ def demo(
     ] = False,
     debug: Annotated[bool, flag(None, "--debug", "Show the traceback of an error.")] = False,
 ) -> None:
-    """Compare a GP, a deep GP and a deep latent force model on the paper's toy series."""
+    """Compare a GP, a deep GP, a deep latent force model and the ensemble on the paper's toy series."""
     figure_path = check_file(out / "toy.png", "--out")
     if json is not None:
         check_file(json, "--json")
@@ -60,7 +50,7 @@ def demo(
     from deeplfm.io.files import write_whole
     from deeplfm.plots import toy_figure
 
-    result = run_demo(variant.value, seed, preset.value, quick)
+    result = run_demo(variant.value, seed, quick)
     output = console()
     output.print(_table(result))
     write_whole(figure_path, lambda path: toy_figure(result).savefig(path, format="png"))

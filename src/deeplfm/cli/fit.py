@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "deeplfm fit vitals.csv --time t --target abp --target ecg -o vitals-model",
-    "deeplfm fit vitals.csv --start pursuit --report vitals.html -o quick-model",
+    "deeplfm fit vitals.csv --model dlfm --report vitals.html -o quick-model",
     "deeplfm fit --config quick-model/run.toml --seed 1 -o again-model",
 )
 

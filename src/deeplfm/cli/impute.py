@@ -28,7 +28,7 @@ from deeplfm.errors import InputError
 
 EXAMPLES = (
     "deeplfm impute vitals.csv --time t -o filled.csv",
-    "deeplfm impute vitals.csv --start pursuit --intervals --model-out gap-model -o filled.csv",
+    "deeplfm impute vitals.csv --model dlfm --intervals --model-out gap-model -o filled.csv",
     "deeplfm impute vitals.csv --fitted vitals-model > filled.csv",
 )
 

@@ -17,11 +17,10 @@ from deeplfm.errors import DeepLFMError, ModelFileError, TrainingDivergedError
 
 BUG, BAD_INPUT, DIVERGED, BAD_FILE, INTERRUPTED, CLOSED_PIPE = 1, 2, 3, 4, 130, 141
 
-_SAME_NAME = "duplicates zone times time until horizon start covariates decimal delimiter hidden"
+_SAME_NAME = "duplicates zone times time until horizon model covariates decimal delimiter"
 _OPTIONS = {name: f"--{name}" for name in _SAME_NAME.split()} | {
     "targets": "--target",
     "n_steps": "--n-steps",
-    "n_features": "--n-features",
     "batch_size": "--batch-size",
     "time_limit": "--time-limit",
     "random_state": "--seed",

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 
 from deeplfm.cli.configuration import use_config
-from deeplfm.errors import InputError
 
 
 def option(panel: str | None, metavar: str, help: str, *names: str, **more: Any) -> Any:
@@ -144,12 +143,10 @@ class Precision(StrEnum):
 class FitOptions:
     """Settings of the model and its training; defaults are the estimator's."""
 
-    preset: Annotated[str, _model("NAME", "default, or paper.")] = "default"
-    start: Annotated[str | None, _model("NAME", "One candidate alone.")] = None
-    system: Annotated[str, _model("NAME", "System of the deep layers.")] = "ode1"
-    hidden: Annotated[str, _model("WIDTHS", "Widths of hidden layers, separated by commas.")] = "3"
-    n_forces: Annotated[int, _model("N", "Latent forces of a deep block.", min=1)] = 1
-    n_features: Annotated[int, _model("N", "Frequencies per force.", min=1)] = 100
+    model: Annotated[
+        str,
+        _model("MODEL", 'A name, or a sum of terms: "trend + season(12) + level".'),
+    ] = "ensemble"
     input_dependent_noise: Annotated[
         bool, flag("Model", "--input-dependent-noise", "Noise that varies with time.")
     ] = False
@@ -186,17 +183,9 @@ class FitOptions:
     def parameters(self) -> dict[str, Any]:
         """Arguments of the estimator."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        values |= {"hidden": self._widths(), "random_state": values.pop("seed")}
+        values["random_state"] = values.pop("seed")
         values["n_jobs"] = values.pop("jobs") or -1
         return {name: str(v) if isinstance(v, StrEnum) else v for name, v in values.items()}
-
-    def _widths(self) -> tuple[int, ...]:
-        try:
-            return tuple(int(width) for width in self.hidden.split(","))
-        except ValueError:
-            raise InputError(
-                f"--hidden: {self.hidden!r} is not a list of widths. Write 3, or 3,2 for two layers."
-            ) from None
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from deeplfm.ensemble.autoregression_start import (
 )
 from deeplfm.ensemble.even_grid import even_step, steps_of
 from deeplfm.errors import UnsuitableError
-from deeplfm.recipes.architecture import Architecture, collapsed_schedule
 from deeplfm.selection.candidate import Candidate
+from deeplfm.terms.base import BuildContext, collapsed_schedule
 from deeplfm.training import Rows
 
 _FEW_LAGS = (1, 2, 4, 8, 16, 32)
@@ -38,18 +38,18 @@ _PATHS = 64
 _HANDICAP = 0.2
 
 
-def feedback_recipe(architecture: Architecture) -> Candidate:
+def feedback_recipe(context: BuildContext) -> Candidate:
     """The next row as a smooth function of a few last ones, rolled into the future."""
-    return _recipe("feedback", architecture, few_lags, find_steps, _TRIAL_FEATURES, _FEATURES)
+    return _recipe("feedback", context, few_lags, find_steps, _TRIAL_FEATURES, _FEATURES)
 
 
-def memory_recipe(architecture: Architecture) -> Candidate:
+def memory_recipe(context: BuildContext) -> Candidate:
     """The next row as a straight line through many last ones, rolled into the future.
 
     What a linear system does, whatever its order, and what any system does that returns to where it was;
     many lags also average the observer's noise, which few take for a derivative.
     """
-    return _recipe("memory", architecture, many_lags, find_lines, 0, 0)
+    return _recipe("memory", context, many_lags, find_lines, 0, 0)
 
 
 def few_lags(n_rows: int, n_outputs: int) -> list[int]:
@@ -67,7 +67,7 @@ def many_lags(n_rows: int, n_outputs: int) -> list[int]:
 
 def _recipe(
     name: str,
-    architecture: Architecture,
+    context: BuildContext,
     lags_for: Callable[[int, int], list[int]],
     find: Callable[[Tensor, Tensor], list[StepPrior]],
     n_trial_features: int,
@@ -81,7 +81,7 @@ def _recipe(
 
     Args:
         name: of the candidate.
-        architecture: what the user chose.
+        context: dtype and seed.
         lags_for: how many lags to try for a number of rows and outputs.
         find: scales of the rule, from lags and increments.
         n_trial_features: while lags are tried.
@@ -93,7 +93,7 @@ def _recipe(
         n_outputs = rows.y.shape[1]
         trials = []
         for n_lags in lags_for(len(rows), n_outputs):
-            model = _model(architecture, n_outputs, n_lags, n_trial_features, seed)
+            model = _model(context, n_outputs, n_lags, n_trial_features, seed)
             model.to(rows.x.device).set_train_data(rows.x, rows.y)
             if not is_told_enough(model):
                 continue
@@ -106,7 +106,7 @@ def _recipe(
                 "gaps leave too few rows that follow known ones, or none at the end"
             )
         _, n_lags, priors, trial = min(trials, key=lambda trial: trial[0])
-        model = _model(architecture, n_outputs, n_lags, n_features, seed).to(rows.x.device)
+        model = _model(context, n_outputs, n_lags, n_features, seed).to(rows.x.device)
         start_steps(model, priors)
         model.share.fill_(find_share(trial, seed))
         model.set_train_data(rows.x, rows.y)
@@ -149,11 +149,11 @@ def is_told_enough(model: Autoregression) -> bool:
 
 
 def _model(
-    architecture: Architecture, n_outputs: int, n_lags: int, n_features: int, seed: int
+    context: BuildContext, n_outputs: int, n_lags: int, n_features: int, seed: int
 ) -> Autoregression:
     block = BlockConfig(
         "eq", n_features=n_features, frequencies="prior-fixed", extras=("constant", "trend")
     )
     output = LayerConfig(n_outputs, (block,), "exact", own_features=True)
     config = ModelConfig(n_lags * n_outputs, (output,), n_samples=1, n_paths=_PATHS)
-    return Autoregression(config, seed, n_lags).to(architecture.dtype)
+    return Autoregression(config, seed, n_lags).to(context.dtype)

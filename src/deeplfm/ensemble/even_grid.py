@@ -8,33 +8,8 @@ from jaxtyping import Bool, Float, Int64
 from scipy.interpolate import PchipInterpolator
 from torch import Tensor
 
-_UNEVEN = 0.1  # of a step
-
-
-def steps_of(time: Float[Tensor, " N"]) -> Int64[Tensor, " N"]:
-    """How many steps of a grid each time is after the first, where most follow after one.
-
-    >>> steps_of(torch.tensor([0.0, 0.5, 1.0, 2.0, 2.5]))
-    tensor([0, 1, 2, 4, 5])
-    """
-    width = time.diff()
-    whole = (width / width.median()).round().clamp_min(1).long()
-    return torch.cat([whole.new_zeros(1), whole.cumsum(0)])
-
-
-def even_step(time: Float[Tensor, " N"]) -> float | None:
-    """Width of the steps of a grid that times in order are on, nearly; None where there is none.
-
-    >>> even_step(torch.tensor([0.0, 0.5, 1.0, 2.0, 2.5]))
-    0.5
-    >>> even_step(torch.tensor([0.0, 0.5, 0.7, 2.0, 2.5])) is None
-    True
-    """
-    step = steps_of(time)
-    width = (time[-1] - time[0]) / step[-1]
-    stray = (time - time[0] - step * width).abs().max()
-    is_even = width > 0 and stray <= _UNEVEN * width  # and no times repeat
-    return float(width) if is_even else None
+from deeplfm.terms.spectrum import even_step as even_step
+from deeplfm.terms.spectrum import steps_of as steps_of
 
 
 def completed(step: Int64[Tensor, " N"], values: Float[Tensor, "N D"]) -> Float[Tensor, "R D"]:

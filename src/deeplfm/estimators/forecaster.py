@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from deeplfm.errors import ConfigError, InputError
+from deeplfm.estimators.candidates import in_time_units
 from deeplfm.estimators.columns import SUFFIXES, Name, Roles, as_frame, fill_gaps
 from deeplfm.estimators.evaluation import backtest, score_table
 from deeplfm.estimators.record import Record, in_order
@@ -35,7 +36,7 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
     results are in the user's units, names, kind of time and time zone.
 
     Args:
-        preset: "default" or "paper"; this and all other parameters are those of
+        model: a sum of terms, a name, or candidates; this and all other parameters are those of
             :class:`~deeplfm.estimators.settings.DeepLFMSettings`.
 
     Attributes:
@@ -50,7 +51,7 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
     >>> days = pd.date_range("2024-01-01", periods=60, tz="Europe/Berlin", name="day")
     >>> frame = pd.DataFrame({"load": 50 + 9 * np.sin(np.arange(60) * 2 * np.pi / 7)}, index=days)
     >>> frame.iloc[20:23] = np.nan
-    >>> model = DeepLFMForecaster(start="pursuit", n_steps=5, random_state=0).fit(frame)
+    >>> model = DeepLFMForecaster(model="sinusoids + broadband", n_steps=5, random_state=0).fit(frame)
     >>> week = model.forecast(horizon=7)
     >>> list(week.columns), str(week.index[0])
     (['load', 'load_std', 'load_low', 'load_high'], '2024-03-01 00:00:00+01:00')
@@ -90,6 +91,7 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
         given = as_frame(frame, "frame")
         roles = Roles.choose(given, time, targets, covariates)
         record = Record.of(given, roles, duplicates, zone)
+        settings["model"] = in_time_units(self.model, record.timeline.length)
         self.regressor_ = DeepLFMRegressor(**settings).fit(
             record.inputs(record.rows), record.observed.reset_index(drop=True)
         )
@@ -157,7 +159,7 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
 
         >>> import numpy as np
         >>> frame = pd.DataFrame({"load": 50 + 9 * np.sin(np.arange(60) * 2 * np.pi / 7)})
-        >>> model = DeepLFMForecaster(start="pursuit", n_steps=5, random_state=0).fit(frame)
+        >>> model = DeepLFMForecaster(model="sinusoids + broadband", n_steps=5, random_state=0).fit(frame)
         >>> week = model.components(7)["load"]
         >>> means = week.xs("mean", axis=1, level="value")
         >>> bool(np.allclose(means.sum(axis=1), model.forecast(7)["load"]))
@@ -229,7 +231,8 @@ class DeepLFMForecaster(Saved, DeepLFMSettings):
         """
         record = self._record
         x = record.inputs(record.rows)
-        return backtest(self._settings(), x, record.observed, folds, horizon)
+        settings = self._settings() | {"model": self.regressor_.model}
+        return backtest(settings, x, record.observed, folds, horizon)
 
     def update(self, later: pd.DataFrame, *, duplicates: str = "refuse") -> Self:
         """Take in new observations without training again: the last layer hears them exactly.

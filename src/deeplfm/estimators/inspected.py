@@ -59,7 +59,7 @@ class Inspected(ABC):
         >>> import numpy as np
         >>> from deeplfm import DeepLFMRegressor
         >>> t = np.linspace(0, 6, 90)
-        >>> model = DeepLFMRegressor(start="pursuit", n_steps=5).fit(t, 7 + np.sin(3 * t))
+        >>> model = DeepLFMRegressor(model="sinusoids + broadband", n_steps=5).fit(t, 7 + np.sin(3 * t))
         >>> parts = model.components(t)["y"]
         >>> bool(np.allclose(parts.xs("mean", axis=1, level=1).sum(axis=1), model.predict(t)))
         True
@@ -84,7 +84,7 @@ class Inspected(ABC):
         A force is what enters an equation f' + γf = Σ_q S_q u_q whose input is time, in units of the
         output (of its logarithm, where the model hears that) over units of time, with one curve for
         each output and block of the heaviest model of the stack. Outputs that share their forces
-        (``start="lfm"``) have one curve for each force, in units of its own standard deviation.
+        (``model="lfm"``) have one curve for each force, in units of its own standard deviation.
         """
         curves = forces.forces(self._fitted(), self._tensor(self._inputs(X)))
         if not curves:

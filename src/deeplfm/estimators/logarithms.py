@@ -19,15 +19,18 @@ from torch import Tensor
 
 from deeplfm.errors import InputError, UnsuitableError
 from deeplfm.estimators.arrays import Arrays
+from deeplfm.estimators.candidates import candidates_of
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.targets import amplitude_grows
-from deeplfm.recipes import Architecture, rhythm_recipe
 from deeplfm.selection.candidate import log_evidence
 from deeplfm.selection.parallel import FAILURES
 from deeplfm.selection.select import Comparison
+from deeplfm.terms import BuildContext
+from deeplfm.terms.candidates import SERIES
 from deeplfm.training import RowSource
 from deeplfm.training.interruption import stop_requested, time_left, within
 
+_EVIDENCE = "season + level"  # the model whose evidence compares both scales
 _MOST_ROWS = 1000  # before those held out, of which the evidence is asked
 
 
@@ -47,9 +50,10 @@ class Trial(NamedTuple):
         split = self.comparison.split
         held_out, training = split.held_out, split.training
         before = training.take(torch.arange(max(0, len(training) - _MOST_ROWS), len(training)))
-        architecture = Architecture(dtype=before.y.dtype)
-        start = rhythm_recipe(architecture, has_trend=True, walk="rough")
-        explained = [log_evidence(start, before.output(d)) for d in range(len(of)) if of[d]]
+        season = candidates_of(
+            {_EVIDENCE: SERIES[_EVIDENCE]}, BuildContext(dtype=before.y.dtype), n_steps=None
+        )[0]
+        explained = [log_evidence(season, before.output(d)) for d in range(len(of)) if of[d]]
         foreseen = held_out.sum_by_count(self.comparison.density.cpu() - self.log_jacobian)
         units = before.sum_by_count(self.scaling.log_units(before.y))
         return np.array(explained) + (foreseen - units).numpy()[of]

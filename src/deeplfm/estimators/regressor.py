@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
 from deeplfm.errors import ConfigError, InputError
 from deeplfm.estimators.arrays import Arrays, check_inputs, check_targets
+from deeplfm.estimators.candidates import Model
 from deeplfm.estimators.inspected import Inspected
 from deeplfm.estimators.logarithms import Trial, best_trial, check_positive, may_be_logarithms
 from deeplfm.estimators.saving import describe, rebuild
@@ -27,9 +28,10 @@ from deeplfm.io.archive import Contents, Saved
 from deeplfm.kernels import compiled_kernels
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.candidate import Candidate, fit_candidate
+from deeplfm.selection.candidate import fit_candidate
 from deeplfm.selection.result import Selection
 from deeplfm.selection.select import compare
+from deeplfm.terms import NamedModel
 from deeplfm.training import Rows, RowSource, StoredRows
 from deeplfm.training.interruption import graceful_interrupts, within
 
@@ -43,7 +45,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
     had names, a frame with its index and their names.
 
     Args:
-        preset: "default" or "paper"; this and all other parameters are those of
+        model: a sum of terms, a name, or candidates; this and all other parameters are those of
             :class:`~deeplfm.estimators.settings.DeepLFMSettings`.
 
     Attributes:
@@ -55,7 +57,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
 
     >>> import numpy as np
     >>> t = np.linspace(0, 6, 90)
-    >>> model = DeepLFMRegressor(start="pursuit", n_steps=5, random_state=0).fit(t, np.sin(3 * t))
+    >>> model = DeepLFMRegressor("sinusoids + broadband", n_steps=5).fit(t, np.sin(3 * t))
     >>> mean, std = model.predict(t[:3], return_std=True)
     >>> mean.shape, std.shape
     ((3,), (3,))
@@ -80,15 +82,16 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         self.n_features_in_ = arrays.x.shape[1]
         self.is_series_ = self.n_features_in_ == 1 if self.is_series is None else self.is_series
         self.labels_ = Labels.of(y, arrays.y.shape[1])
-        recipes = self._recipes(self.is_series_)
+        models = self._models(self.is_series_)
+        self.dtype_ = self._dtype(models)
         if self.is_series_:
             arrays = arrays.by_time().trimmed()
-            if self._start() not in ("paper", "table"):  # these know nothing of time
+            if not all(isinstance(model, NamedModel) for model in models.values()):
                 arrays = arrays.most_recent(in_batches=self.batch_size is not None)
             if not arrays.are_large:
                 warn_of_outliers(arrays.read(slice(None))[1], self.labels_.texts)
         with compiled_kernels(self.compile), graceful_interrupts(), within(self.time_limit):
-            self.scaling_, self.model_, self.fit_result_ = self._fit(arrays, recipes)
+            self.scaling_, self.model_, self.fit_result_ = self._fit(arrays, models)
         if self.fit_result_.interrupted:
             warnings.warn(
                 f"fit: interrupted. Kept the best so far ({', '.join(self.fit_result_.names)}); fit "
@@ -98,7 +101,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         elif self.fit_result_.untried:
             warnings.warn(
                 f"fit: time_limit={self.time_limit} left no time to try "
-                f"{', '.join(self.fit_result_.untried)}. Give more seconds, or choose one start.",
+                f"{', '.join(self.fit_result_.untried)}. Give more seconds, or choose one model.",
                 stacklevel=2,
             )
         return self
@@ -130,8 +133,8 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         members = [member for member in self.model_.members if member.has_exact_output]
         if not members:
             raise ConfigError(
-                f"update: the model of start={self._start()!r} has no exact last layer, which alone can "
-                "hear new rows without training. Use the default preset, or fit again on all rows."
+                f"update: model={self.model!s} has no exact output layer, which alone takes in new rows "
+                "without training. Use a sum of terms or the ensemble, or fit again on all rows."
             )
         self._inputs(X)
         arrays = Arrays.of(X, y, sample_weight, fewest_known=0)
@@ -235,11 +238,12 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         return rows if arrays.are_large else rows.everything()
 
     def _fit(
-        self, arrays: Arrays, recipes: list[Candidate]
+        self, arrays: Arrays, models: dict[str, Model]
     ) -> tuple[Scaling, ModelAverage, Selection]:
-        if self._start() == "paper":  # as it is, without calibration
-            (candidate,) = recipes
+        only = next(iter(models.values())) if len(models) == 1 else None
+        if isinstance(only, NamedModel) and not only.is_calibrated:  # trained on all rows, as it is
             scaling = self._scaling(arrays, self._logarithms(arrays, by_itself=False))
+            (candidate,) = self._candidates(models, float(scaling.x_scale[0]))
             model, history = fit_candidate(
                 candidate,
                 self._rows(arrays, scaling),
@@ -253,10 +257,11 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
             """A single candidate is compared with none: the held-out rows calibrate it."""
             scaling = self._scaling(arrays, is_log)
             rows, settings = self._rows(arrays, scaling), (self.is_series_, self.random_state)
+            candidates = self._candidates(models, float(scaling.x_scale[0]))
             label = "selection, logarithms" if is_log.any() else "selection"
             n_jobs = self._n_jobs(rows)
             return Trial(
-                scaling, rows, compare(recipes, rows, *settings, self.progress, n_jobs, label)
+                scaling, rows, compare(candidates, rows, *settings, self.progress, n_jobs, label)
             )
 
         is_log = self._logarithms(arrays, by_itself=True)
@@ -285,7 +290,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
 
     def _tensor(self, values: NDArray[Any], is_scaled: bool = False) -> torch.Tensor:
         values = values if is_scaled else self.scaling_.inputs(values)
-        return torch.as_tensor(values, dtype=self._dtype(), device=self.device)
+        return torch.as_tensor(values, dtype=self.dtype_, device=self.device)
 
     @torch.no_grad()
     def _posterior(self, x: NDArray[Any]) -> Predictive:

@@ -21,6 +21,7 @@ from deeplfm.io.archive import Contents, reading, restore, tensors_under
 from deeplfm.model import DeepLFM
 from deeplfm.selection.average import ModelAverage
 from deeplfm.selection.result import Selection
+from deeplfm.terms import from_json, to_json
 from deeplfm.variational.weights import Exact
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def describe(regressor: DeepLFMRegressor) -> Contents:
     model = regressor.model_
     description = {
         "estimator": type(regressor).__name__,
-        "parameters": regressor.get_params(),
+        "parameters": _parameters(regressor),
+        "dtype": str(regressor.dtype_).removeprefix("torch."),
         "is_series": regressor.is_series_,
         "inputs": getattr(regressor, "feature_names_in_", None),
         "labels": asdict(regressor.labels_),
@@ -66,8 +68,10 @@ def rebuild(
 ) -> Regressor:
     """The regressor that :func:`describe` described; ``path`` is for the message of an error."""
     with reading(path, cls):
-        regressor = cls(**description["parameters"])
-        regressor.hidden = tuple(regressor.hidden)
+        regressor = cls(**_restored(description["parameters"]))
+        regressor.dtype_ = {"float32": torch.float32, "float64": torch.float64}[
+            description["dtype"]
+        ]
         regressor.is_series_ = description["is_series"]
         if description["inputs"] is not None:
             regressor.feature_names_in_ = np.array(description["inputs"], dtype=object)
@@ -79,7 +83,7 @@ def rebuild(
         members = [
             _KINDS[part["kind"]](
                 configuration.from_dict(part["config"]), part["seed"], **part["arguments"]
-            ).to(regressor._dtype())
+            ).to(regressor.dtype_)
             for part in description["members"]
         ]
     weight = torch.ones(len(members), n_outputs, dtype=torch.float64)
@@ -100,7 +104,7 @@ def describe_forecaster(forecaster: DeepLFMForecaster) -> Contents:
     regressor, parts = describe(forecaster.regressor_)
     description = {
         "estimator": type(forecaster).__name__,
-        "parameters": forecaster.get_params(),
+        "parameters": _parameters(forecaster),
         "timeline": forecaster.timeline_.to_dict(),
         "targets": forecaster.targets_,
         "covariates": forecaster.covariates_,
@@ -122,8 +126,7 @@ def rebuild_forecaster(
 ) -> Forecaster:
     """The forecaster that was described, around a regressor of a kind."""
     with reading(path, cls):
-        forecaster = cls(**description["parameters"])
-        forecaster.hidden = tuple(forecaster.hidden)
+        forecaster = cls(**_restored(description["parameters"]))
         forecaster.timeline_ = Timeline.from_dict(description["timeline"])
         forecaster.targets_ = list(description["targets"])
         forecaster.covariates_ = list(description["covariates"])
@@ -160,3 +163,13 @@ def _scaling(tensors: dict[str, Tensor], n_outputs: int) -> Scaling:
         if field.name.endswith("_scale") and not bool((tensor > 0).all()):
             raise ValueError(f"scaling.{field.name} must be positive")
     return Scaling(**{name: tensor.numpy() for name, tensor in tensors.items()})
+
+
+def _parameters(estimator: Any) -> dict[str, Any]:
+    """Parameters of an estimator as plain data: a model as its text."""
+    parameters = estimator.get_params(deep=False)
+    return parameters | {"model": to_json(parameters["model"])}
+
+
+def _restored(parameters: dict[str, Any]) -> dict[str, Any]:
+    return parameters | {"model": from_json(parameters["model"])}

@@ -12,60 +12,48 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator
 
 from deeplfm.errors import ConfigError
-from deeplfm.recipes import Architecture, recipes_for
+from deeplfm.estimators.candidates import Model, candidates_of, models_of
 from deeplfm.selection.candidate import Candidate
+from deeplfm.terms import BuildContext
 from deeplfm.training import Rows, RowSource
-
-PRESETS = ("default", "paper")
 
 
 class DeepLFMSettings(BaseEstimator):
     """Parameters of a deep latent force model.
 
     Args:
-        preset: "default", the best we know: several starts race on held-out rows and are stacked; or
-            "paper", the published model letter by letter.
-        system: what the layers of the deep path are made of: "ode1" (the paper), "eq" (a deep
-            Gaussian process), "arc0", "arc1", "arc2".
-        hidden: widths of the hidden layers of the deep path.
-        n_forces: number of latent forces of a deep block, or of the latent force model.
-        n_features: number of frequencies per force.
-        start: "race", or one start alone: "pursuit", "rhythm" (all outputs repeat one cycle), "phase"
-            (each repeats one, but not on time), "deep", "spectrum", "composition", "feedback" (the
-            next row from a few last ones), "memory" (in a straight line from many), "lfm" (the
-            classical latent force model, whose outputs share their forces); for tables "table" (deep),
-            "neighbours" (what the nearest rows share), "density" (targets of any distribution);
-            "paper". ``None`` takes the preset's.
-        n_steps: training steps of each fit; ``None`` takes the candidate's own number.
-        batch_size: rows in each step; ``None`` takes the candidate's own: 1000 for tables, all rows for
+        model: what to fit: a sum of terms (``Trend() + Season(12) + LocalLevel()``), the same as text
+            (``"trend + season(12) + level"``), a whole model (``Paper(hidden=(6,))``), a dict of
+            candidates to choose from, or a name. ``"ensemble"`` compares latent force models, deep
+            ones, autoregressions and a nearest-neighbour GP on held-out rows and averages the best;
+            ``"auto"`` compares latent force models and deep ones only; ``"dlfm"`` is one deep latent
+            force model; ``"lfm"`` the classical one, whose outputs share their forces; ``"paper"`` the
+            published model.
+        n_steps: training steps of each fit; ``None`` takes the model's own number.
+        batch_size: rows in each step; ``None`` takes the model's own: 1000 for tables, all rows for
             series. Of these the 20 000 most recent rows are used, or 100 000 in batches.
-        time_limit: seconds for the fit, which all starts share. It is looked at between steps, and a
-            start that has begun is built to its end, so that a fit may take longer. What it stopped is in
-            ``fit_result_``, and the same seed no longer gives the same bits.
+        time_limit: seconds for the fit, which all candidates share. It is checked between steps, and the
+            search for starting values is not interrupted, so that a fit may take longer. What was left
+            out is in ``selection_``, and the same seed no longer gives the same bits.
         patience: stop a fit after this many steps without a better objective.
         input_dependent_noise: learn the noise as a function of the input.
-        log_targets: model logarithms: of all targets, or of none. ``None`` lets both race where swings
-            of a positive series grow with its level, and the rows choose.
+        log_targets: model logarithms: of all targets, or of none. ``None`` compares both where the
+            amplitude of a positive series grows with its level.
         device: where to compute.
-        dtype: "float64" or "float32"; ``None`` takes float64 (the paper's preset float32).
-        compile: use kernels compiled for this machine: the same numbers to rounding, faster where
-            there are many samples. Needs a C++ compiler; without one it warns and goes on.
+        dtype: "float64" or "float32"; ``None`` takes the model's own, float64 but for the paper's.
+        compile: use kernels compiled for this machine: the same numbers to rounding, faster with many
+            samples. Needs a C++ compiler; without one it warns and goes on.
         random_state: the same integer gives the same bits, with the same numbers of jobs and threads.
-        n_jobs: fits of a race at a time, each in a process of its own; -1 for one on each core.
-            ``None`` does one after the other, or what ``joblib.parallel_config`` says.
+        n_jobs: candidates that are fitted at a time, each in a process of its own; -1 for one on each
+            core. ``None`` fits one after the other, or as ``joblib.parallel_config`` says.
         progress: show a progress bar; ``None`` shows it when standard error is a terminal.
-        is_series: the first input is time and the others are known covariates; ``None`` says so of a
-            single input.
+        is_series: the first input is time and the others are known covariates; ``None`` assumes so for
+            a single input.
     """
 
     def __init__(
         self,
-        preset: str = "default",
-        system: str = "ode1",
-        hidden: tuple[int, ...] = (3,),
-        n_forces: int = 1,
-        n_features: int = 100,
-        start: str | None = None,
+        model: Any = "ensemble",
         n_steps: int | None = None,
         batch_size: int | None = None,
         time_limit: float | None = None,
@@ -80,12 +68,7 @@ class DeepLFMSettings(BaseEstimator):
         progress: bool | None = None,
         is_series: bool | None = None,
     ) -> None:
-        self.preset = preset
-        self.system = system
-        self.hidden = hidden
-        self.n_forces = n_forces
-        self.n_features = n_features
-        self.start = start
+        self.model = model
         self.n_steps = n_steps
         self.batch_size = batch_size
         self.time_limit = time_limit
@@ -100,23 +83,25 @@ class DeepLFMSettings(BaseEstimator):
         self.progress = progress
         self.is_series = is_series
 
-    def _recipes(self, is_series: bool) -> list[Candidate]:
-        """The recipes of the chosen start, as the user wants them trained."""
-        recipes = recipes_for(self._start(), self._architecture(), is_series, self.n_steps)
-        wishes: dict[str, Any] = {"patience": self.patience}
-        if self.batch_size is not None:
-            wishes["batch_size"] = self.batch_size
-        return [
-            replace(candidate, schedule=replace(candidate.schedule, **wishes))
-            for candidate in recipes
-        ]
+    def _models(self, is_series: bool) -> dict[str, Model]:
+        """The declared models, by name."""
+        check_settings(self.get_params(deep=False))
+        return models_of(self.model, is_series)
 
-    def _start(self) -> str:
-        if self.preset not in PRESETS:
-            raise ConfigError(
-                f"preset: {self.preset!r} is not known. Choose one of {', '.join(PRESETS)}."
-            )
-        return self.start or ("paper" if self.preset == "paper" else "race")
+    def _candidates(self, models: dict[str, Model], time_scale: float) -> list[Candidate]:
+        """The declared models as candidates, trained as the user asks."""
+        context = BuildContext(
+            dtype=self._dtype(models),
+            input_dependent_noise=self.input_dependent_noise,
+            time_scale=time_scale,
+        )
+        changes: dict[str, Any] = {"patience": self.patience}
+        if self.batch_size is not None:
+            changes["batch_size"] = self.batch_size
+        return [
+            replace(candidate, schedule=replace(candidate.schedule, **changes))
+            for candidate in candidates_of(models, context, self.n_steps)
+        ]
 
     def _n_jobs(self, rows: RowSource) -> int:
         """Fits at a time: one of rows that stay on disk, or that a device holds."""
@@ -124,27 +109,19 @@ class DeepLFMSettings(BaseEstimator):
             return 1
         return effective_n_jobs(self.n_jobs)
 
-    def _architecture(self) -> Architecture:
-        check_settings(self.get_params())
-        return Architecture(
-            system=self.system,
-            hidden=tuple(self.hidden),
-            n_forces=self.n_forces,
-            n_features=self.n_features,
-            input_dependent_noise=self.input_dependent_noise,
-            dtype=self._dtype(),
-        )
-
-    def _dtype(self) -> torch.dtype:
-        name = self.dtype or ("float32" if self.preset == "paper" else "float64")
-        if name not in ("float32", "float64"):
-            raise ConfigError(f"dtype: {name!r} is not known. Choose float32 or float64.")
-        return getattr(torch, name)
+    def _dtype(self, models: dict[str, Model]) -> torch.dtype:
+        """The user's dtype, or that of a whole model alone."""
+        if self.dtype is None:
+            kinds = {getattr(model, "default_dtype", torch.float64) for model in models.values()}
+            return kinds.pop() if len(kinds) == 1 else torch.float64
+        if self.dtype not in ("float32", "float64"):
+            raise ConfigError(f"dtype: {self.dtype!r} is not known. Choose float32 or float64.")
+        return getattr(torch, self.dtype)
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Refuse counts that are not whole and positive, and a device that is not available."""
-    for name in ("n_forces", "n_features", "n_steps", "batch_size", "random_state"):
+    for name in ("n_steps", "batch_size", "random_state"):
         value = settings[name]
         least = 0 if name in ("random_state", "n_steps") else 1
         if name in ("n_steps", "batch_size") and value is None:
@@ -161,11 +138,6 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"log_targets: {is_log!r} found. Give True for all targets, False for none, or None."
         )
-    hidden = settings["hidden"]
-    if not isinstance(hidden, tuple | list) or any(
-        not isinstance(width, int | np.integer) or width < 1 for width in hidden
-    ):
-        raise ConfigError(f"hidden: {hidden!r} found. Give the width of each layer, such as (3,).")
     try:
         torch.empty(0, device=settings["device"])
     except (AssertionError, RuntimeError) as error:

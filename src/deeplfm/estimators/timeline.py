@@ -20,6 +20,7 @@ Calendar = Literal["days", "weekdays", "months", "month ends"]
 
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
 _UNITS: dict[str | None, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+_MEAN_DAYS = {"days": 1.0, "weekdays": 1.4, "months": 30.436875, "month ends": 30.436875}
 _EXACT = 2**53  # whole numbers up to this are floats as well
 _MOST_TIMES = 10_000_000
 _MOST_DECIMALS = 9
@@ -164,6 +165,33 @@ class Timeline:
         origin = self._index(np.array([self.origin]))[0]
         instants = index if self.kind == "duration" else index - origin
         return np.asarray(instants / pd.Timedelta(seconds=_UNITS[self.unit]), dtype=np.float64)
+
+    def length(self, duration: Any) -> float:
+        """A duration in the unit of :meth:`numbers`: text such as ``"1D"``, or a number.
+
+        A number counts steps where times are timestamps or durations, and units where they are numbers.
+        """
+        is_text = isinstance(duration, str)
+        if self.unit is None:
+            if is_text:
+                raise InputError(
+                    f"season: the period {duration!r} is a duration, and times are numbers. Give a "
+                    "number in their units."
+                )
+            return float(duration)
+        unit = pd.Timedelta(seconds=_UNITS[self.unit])
+        if is_text:
+            try:
+                return float(pd.Timedelta(duration) / unit)
+            except ValueError as error:
+                raise InputError(
+                    f"season: {duration!r} is no duration ({error}). Write it as '1D', '12h' or '7 days'."
+                ) from None
+        if self.step.calendar is not None:
+            days = _MEAN_DAYS[self.step.calendar] * self.step.size
+            return float(duration * (pd.Timedelta(days=days) / unit))
+        seconds = self.step.size / _TICKS[str(self.resolution)]
+        return float(duration * seconds / _UNITS[self.unit])
 
     def after(self, last: pd.Index, horizon: int) -> pd.Index:
         """The next ``horizon`` times after the last one, which is an index of one."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from deeplfm.estimators.settings import DeepLFMSettings
+from deeplfm.estimators import DeepLFMRegressor
 from deeplfm.experiments.declaration import Split
 from deeplfm.kernels import compiled_kernels
 from deeplfm.training import Rows, train
@@ -28,9 +28,9 @@ def validation_curve(model: Any, split: Split, seed: int) -> list[dict[str, floa
         seed: of the training.
     """
     model = getattr(model, "regressor_", model)  # of a comparator made of our parts
-    if not isinstance(model, DeepLFMSettings) or VALIDATION not in split.x_test:
+    if not isinstance(model, DeepLFMRegressor) or VALIDATION not in split.x_test:
         return []
-    candidate, *_ = model._recipes(is_series=False)
+    candidate, *_ = model._candidates(model._models(is_series=False), time_scale=1.0)
     rows = _rows(model, split.x_train, split.y_train)
     start = rows.take(torch.arange(min(_START_ROWS, len(rows))))
     validation = _rows(model, split.x_test[VALIDATION], split.y_test[VALIDATION])
@@ -41,6 +41,6 @@ def validation_curve(model: Any, split: Split, seed: int) -> list[dict[str, floa
     return history.validation
 
 
-def _rows(model: DeepLFMSettings, x: Any, y: Any) -> Rows:
-    dtype = model._dtype()
+def _rows(model: DeepLFMRegressor, x: Any, y: Any) -> Rows:
+    dtype = model.dtype_
     return Rows(torch.tensor(x, dtype=dtype), torch.tensor(y, dtype=dtype))

@@ -14,16 +14,13 @@ from deeplfm.baselines import BASELINES
 from deeplfm.errors import DeepLFMError
 from deeplfm.experiments.declaration import Entry
 
-_QUICK_OURS: dict[str, dict[str, Any]] = {
-    "series": {"n_steps": 3},
-    "table": {"n_steps": 3, "n_features": 10},
-    "paper": {"n_steps": 2, "n_features": 10},
-}
-_QUICK_START = {"series": "pursuit", "table": "table"}  # one candidate in place of an ensemble
+_QUICK_OURS = {"series": 3, "table": 3, "paper": 2}  # training steps
+_QUICK_MODELS = {"series": "sinusoids + broadband", "table": "table(n_features=10)"}
+_SIZES = ("hidden", "n_forces", "n_features")  # arguments of a model with hidden layers
 _QUICK_OTHERS: dict[str, Any] = {"n_steps": 3, "n_epochs": 2, "n_features": 10, "max_iter": 10}
 # No time limit: with fewer steps it would be another model than the paper's. The compiled kernels give
 # the same numbers in a third of the time.
-_AS_PUBLISHED: dict[str, Any] = {"preset": "paper", "compile": True, "time_limit": None}
+_AS_PUBLISHED: dict[str, Any] = {"compile": True, "time_limit": None}
 
 
 class NotAvailableError(DeepLFMError):
@@ -50,8 +47,7 @@ def dlfm(kind: str, paper: str = "DLFM", label: str = "DLFM", **settings: Any) -
         label: in the table.
         settings: other than the defaults.
     """
-    start = {"start": "deep" if kind == "series" else "table"}
-    return Entry(label, partial(_build_ours, kind, start | settings), paper)
+    return Entry(label, partial(_build_ours, kind, {"model": "dlfm"} | settings), paper)
 
 
 def paper_dlfm(label: str = "DLFM (paper)", paper: str = "DLFM", **settings: Any) -> Entry:
@@ -74,8 +70,10 @@ def comparator(
 
 
 def deep_gp(name: str, paper: str | None = None, **settings: Any) -> tuple[Entry, Entry]:
-    """A deep Gaussian process trained as in the paper's text, and trained as our DLFM is."""
-    as_published = comparator(name, paper, f"{name} (paper)", **_AS_PUBLISHED, **settings)
+    """A deep Gaussian process trained as the paper's text says, and trained as our DLFM is."""
+    as_published = comparator(
+        name, paper, f"{name} (paper)", preset="paper", **_AS_PUBLISHED, **settings
+    )
     return as_published, comparator(name, paper, preset="default", **settings)
 
 
@@ -88,15 +86,32 @@ def _build_ours(
     kind: str, settings: dict[str, Any], *, seed: int, is_quick: bool, budget: float | None
 ) -> Any:
     from deeplfm.estimators import DeepLFMRegressor
-    from deeplfm.recipes import Architecture, recipes_for
+    from deeplfm.estimators.candidates import models_of
 
-    chosen = settings | (_QUICK_OURS[kind] if is_quick else {})
-    if is_quick and kind in _QUICK_START:
-        chosen = {"start": _QUICK_START[kind]} | chosen
+    chosen: dict[str, Any] = {key: value for key, value in settings.items() if key not in _SIZES}
+    sizes = {key: settings[key] for key in _SIZES if key in settings}
+    name = chosen.pop("model", "ensemble")
+    chosen["model"] = _model(kind, name, sizes, is_quick)
+    if is_quick:
+        chosen["n_steps"] = _QUICK_OURS[kind]
     if budget is not None:
-        starts = recipes_for(chosen.get("start", "race"), Architecture(), kind == "series")
-        chosen = {"time_limit": budget * len(starts)} | chosen
+        models = models_of(chosen["model"], kind == "series")
+        chosen = {"time_limit": budget * len(models)} | chosen
     return DeepLFMRegressor(**chosen, random_state=seed, progress=False)
+
+
+def _model(kind: str, name: str, sizes: dict[str, Any], is_quick: bool) -> Any:
+    """The model of an entry; an ensemble has no sizes, most of its members have no hidden layer."""
+    from deeplfm.terms import Deep, Paper, Sum, Table
+    from deeplfm.terms.candidates import SERIES
+
+    if kind == "paper":
+        return Paper(**sizes | ({"n_features": 10} if is_quick else {}))
+    if is_quick:
+        return _QUICK_MODELS[kind]
+    if name != "dlfm":
+        return name
+    return Sum((Deep(**sizes), *SERIES["deep"].terms[1:])) if kind == "series" else Table(**sizes)
 
 
 def _build_comparator(

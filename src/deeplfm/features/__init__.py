@@ -6,10 +6,14 @@ from deeplfm.errors import ConfigError
 from deeplfm.features.arc_cosine import ArcCosine, ArcCosine0, ArcCosine2
 from deeplfm.features.base import FeatureMap
 from deeplfm.features.eq import ExponentiatedQuadratic
+from deeplfm.features.harmonic import HarmonicMap
 from deeplfm.features.ode1 import FirstOrder
+from deeplfm.features.ode2 import SecondOrder
+from deeplfm.features.response import Response
 
 SYSTEMS: dict[str, type[FeatureMap]] = {
     "ode1": FirstOrder,
+    "ode2": SecondOrder,
     "eq": ExponentiatedQuadratic,
     "arc0": ArcCosine0,
     "arc1": ArcCosine,
@@ -50,6 +54,9 @@ __all__ = [
     "ExponentiatedQuadratic",
     "FeatureMap",
     "FirstOrder",
+    "HarmonicMap",
+    "Response",
+    "SecondOrder",
     "feature_map",
     "register",
 ]

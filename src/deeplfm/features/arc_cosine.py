@@ -8,7 +8,7 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from deeplfm.features.base import FeatureMap, Tables
+from deeplfm.features.base import Coefficients, FeatureMap
 from deeplfm.features.eq import projected
 
 
@@ -29,7 +29,7 @@ class ArcCosine(FeatureMap):
         feature_weight: Float[Tensor, " M"],
         extent: Float[Tensor, "*#S P"],
         inputs: slice = slice(None),
-    ) -> Tables:
+    ) -> Coefficients:
         """Projection and size of each column."""
         projection, size = projected(self, frequency, feature_weight)
         return projection, math.sqrt(2) * size
@@ -37,11 +37,11 @@ class ArcCosine(FeatureMap):
     def basis(
         self,
         x: Float[Tensor, "*#S N P"],
-        tables: Tables,
+        coefficients: Coefficients,
         base: tuple[Tensor, ...] | None = None,
     ) -> tuple[Float[Tensor, "*S G N QM"], ...]:
         """The rectified projection."""
-        projection, size = tables
+        projection, size = coefficients
         phase = x.unsqueeze(-3) @ projection
         if self.order == 0:
             rectified = (phase > 0).to(phase.dtype)

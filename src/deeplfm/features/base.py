@@ -2,8 +2,8 @@ r"""The contract of a feature map: what waves of given frequencies do to one lin
 
 Every layer of the model is Φ(x; Ω, θ) W. A feature map owns the parameters θ of the system and the
 prior of the frequencies Ω; it turns inputs into columns, and knows nothing of weights or layers.
-It does so in two strides: *tables* from parameters and frequencies alone, once, and *waves* from
-rows and tables, as often as blocks of samples and rows ask for it.
+It does so in two steps: *coefficients* from parameters and frequencies alone, once, and the *basis* from
+rows and coefficients, for each chunk of samples and rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from deeplfm.errors import ConfigError
 
 EXTRAS = ("constant", "trend", "initial_state")
-Tables = tuple[Tensor, ...]
+Coefficients = tuple[Tensor, ...]
 _ALL = slice(None)
 
 
@@ -137,8 +137,8 @@ class FeatureMap(nn.Module):
             feature_weight: prior standard deviation of each wave within its force: M^(−½) for
                 random frequencies, root quadrature weights for nodes.
         """
-        tables = self.coefficients(frequency, feature_weight, self.extent(x, frequency))
-        columns = [*self.basis(x, tables), *self.extra_columns(x)]
+        coefficients = self.coefficients(frequency, feature_weight, self.extent(x, frequency))
+        columns = [*self.basis(x, coefficients), *self.extra_columns(x)]
         samples = torch.broadcast_shapes(*(column.shape[:-1] for column in columns))
         return torch.cat([column.expand(*samples, -1) for column in columns], dim=-1)
 
@@ -149,14 +149,14 @@ class FeatureMap(nn.Module):
         feature_weight: Float[Tensor, " M"],
         extent: Float[Tensor, "*#S P"],
         inputs: slice = _ALL,
-    ) -> Tables:
-        """What is known of the columns before any row is seen: tensors that no row multiplies.
+    ) -> Coefficients:
+        """Tensors of the columns that do not depend on rows.
 
         Args:
             frequency: Ω.
             feature_weight: prior standard deviation of each wave within its force.
             extent: largest absolute value of each input chosen, from :meth:`extent`.
-            inputs: input dimensions to be answered; all, unless the map ``is_additive``.
+            inputs: input dimensions that take part; all, unless the map ``is_additive``.
 
         Returns:
             Tensors with a leading sample dimension, all of them, where Ω has one.
@@ -166,14 +166,14 @@ class FeatureMap(nn.Module):
     def basis(
         self,
         x: Float[Tensor, "*#S N P"],
-        tables: Tables,
+        coefficients: Coefficients,
         base: tuple[Float[Tensor, "G N QM"], ...] | None = None,
     ) -> tuple[Float[Tensor, "*S G N QM"], ...]:
         """The ``columns_per_frequency`` families of columns, sensitivities and weights included.
 
         Args:
-            x: the inputs that the tables are for.
-            tables: from :meth:`tables`; no other tensor with a gradient may enter.
+            x: the inputs that the coefficients are for.
+            coefficients: from :meth:`coefficients`; no other tensor with a gradient may enter.
             base: what other inputs of an additive map add to each family.
         """
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.features import FeatureMap
-from deeplfm.features.base import Tables
+from deeplfm.features.base import Coefficients
 from deeplfm.features.harmonic import HarmonicMap
 from deeplfm.variational.products import FeatureBlocks, diagonal_moments, sample_mean
 
@@ -150,7 +150,7 @@ class BlockColumns:
 
     def _parts(
         self, tensors: Sequence[Tensor]
-    ) -> tuple[Tensor, Tables, tuple[Tensor, ...] | None, Sequence[Tensor]]:
+    ) -> tuple[Tensor, Coefficients, tuple[Tensor, ...] | None, Sequence[Tensor]]:
         n_tables, n_base = len(self.tables), len(self.base or ())
         tables, x, others = tensors[:n_tables], tensors[n_tables], tensors[n_tables + 1 :]
         return x, tuple(tables), tuple(others[:n_base]) or None, others[n_base:]

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deeplfm.features.base import FeatureMap, Tables
+from deeplfm.features.base import Coefficients, FeatureMap
 from deeplfm.features.harmonic import HarmonicMap, steady_coefficients
 
 
@@ -27,7 +27,7 @@ class ExponentiatedQuadratic(HarmonicMap):
         feature_weight: Float[Tensor, " M"],
         extent: Float[Tensor, "*#S P"],
         inputs: slice = slice(None),
-    ) -> Tables:
+    ) -> Coefficients:
         """One term that sees all inputs."""
         projection, size = projected(self, frequency, feature_weight)
         return steady_coefficients(

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from deeplfm.kernels.arguments import Moments
 from deeplfm.kernels.threads import on_threads
+from deeplfm.kernels.tiles import Moments
 
 _ROWS_PER_THREAD = 16
 _NAMES = {torch.float32: "float32", torch.float64: "float64"}
@@ -97,16 +97,18 @@ class CompiledKernels:
     ) -> Moments:
         """Call a kernel that finds gradients of all arguments of :meth:`moments`."""
         tables = _lines(given)
-        grad_x = torch.empty(given.x.shape, dtype=given.x.dtype)
+        grad_x, grad_transients = (
+            torch.empty(item.shape, dtype=item.dtype) for item in (given.x, given.transients)
+        )
         grad_base = torch.zeros_like(given.base, memory_format=torch.contiguous_format)
         found = self._run(
             name,
             shape,
             [*_arguments(given, tables), *rows],
-            [grad_x, grad_base, *by_row],
-            summed=[*tables, given.decay],
+            [grad_x, grad_base, grad_transients, *by_row],
+            summed=tables,
         )
-        by_frequency, by_amplitude, by_phase, by_gains, by_mean, by_variance, by_decay = found
+        by_frequency, by_amplitude, by_phase, by_gains, by_mean, by_variance = found
         n_units = given.mean.shape[-1]
         mean, variance = (
             item.unflatten(1, (n_units, 2)).flatten(-2).mT for item in (by_mean, by_variance)
@@ -116,8 +118,7 @@ class CompiledKernels:
             frequency=by_frequency.view(given.frequency.shape),
             amplitude=by_amplitude,
             phase=by_phase,
-            decay=by_decay,
-            extent=torch.zeros_like(given.extent),
+            transients=grad_transients,
             gains=by_gains.view(given.gains.shape),
             base=grad_base,
             mean=mean,
@@ -165,19 +166,19 @@ def _lines(given: Moments) -> list[Tensor]:
 
 
 def _arguments(given: Moments, tables: Sequence[Tensor]) -> list[Tensor]:
-    return [given.x, torch.cat(list(tables), dim=1), given.decay, given.extent, given.base]
+    return [given.x, torch.cat(list(tables), dim=1), given.transients, given.base]
 
 
 def _shape_of(given: Moments, n_target_samples: int = 0) -> ctypes.Array[ctypes.c_int64]:
     n_units, has_base = given.mean.shape[-1], int(given.has_base)
-    others = given.n_powers, n_units, has_base, n_target_samples
+    others = given.gains.shape[2], n_units, has_base, n_target_samples
     return _shape(given.x, given.frequency, *others)
 
 
 def _shape(
-    rows: Tensor, frequency: Tensor, n_powers: int = -1, *others: int
+    rows: Tensor, frequency: Tensor, n_transients: int = 0, *others: int
 ) -> ctypes.Array[ctypes.c_int64]:
     """``Shape`` of the kernels."""
     n_batches, n_terms, n_dimensions, n_columns = frequency.shape
     sizes = n_batches, len(rows), n_terms, *rows.shape[1:3], n_dimensions, n_columns
-    return _Shape(*sizes, n_powers, *others)
+    return _Shape(*sizes, n_transients, *others)

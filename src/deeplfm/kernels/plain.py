@@ -1,4 +1,4 @@
-"""The kernels in plain PyTorch: tiles of rows that fit the cache, in buffers that are used again."""
+"""The kernels in plain PyTorch."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from deeplfm.kernels.arguments import Moments
-from deeplfm.kernels.tiles import Sums
-from deeplfm.kernels.tiling import Tiling
+from deeplfm.kernels.tiles import Moments, Sums, Tiling
 
 
 class PlainKernels:
@@ -49,14 +47,14 @@ class PlainKernels:
         across = across.flatten(2, 3)  # ∂/∂α over a: B J SN K
         rows = x.flatten(2, 3)
         rows = torch.cat([rows, torch.ones_like(rows[..., :1])], dim=-1).mT  # #B J I+1 SN
-        grad_table = (rows @ across) * amplitude[:, :, None]
-        table = (frequency * amplitude[:, :, None]).mT.flatten(0, 1)
-        # not in one batch: that is ten times slower for tables of a single column
-        products = [torch.mm(a, b) for a, b in zip(across.flatten(0, 1), table, strict=True)]
+        grad_angle = (rows @ across) * amplitude[:, :, None]
+        slopes = (frequency * amplitude[:, :, None]).mT.flatten(0, 1)
+        # not in one batch: that is ten times slower for matrices of a single column
+        products = [torch.mm(a, b) for a, b in zip(across.flatten(0, 1), slopes, strict=True)]
         grad_x = (
             torch.stack(products).view(*across.shape[:2], *x.shape[2:4], -1).sum_to_size(x.shape)
         )
-        return grad_x, grad_table[:, :, :-1], grad_amplitude, grad_table[:, :, -1]
+        return grad_x, grad_angle[:, :, :-1], grad_amplitude, grad_angle[:, :, -1]
 
     def moments(self, given: Moments) -> tuple[Tensor, Tensor]:
         """Φm and Φ²v: B S N U each."""
@@ -67,7 +65,7 @@ class PlainKernels:
                 for tile in share.tiles():
                     tile.evaluate()
                     for total, found in zip(totals, tile.moments(), strict=True):
-                        part = total[(share.batch.number, *tile.lines)]
+                        part = total[(share.batch.number, *tile.place)]
                         part.copy_(found.view(part.shape))
             return []
 
@@ -96,11 +94,11 @@ class PlainKernels:
     ) -> tuple[Tensor, Tensor, Moments]:
         """Σ_s (y − Φm)² + Φ²v, and the gradients of its sum weighted by w: of y, and of all else.
 
-        What the mean and the variance of a row are to the sum is known as soon as they are. So sines
-        and cosines are evaluated once for both, and no moment is kept.
+        The gradient of the sum with respect to the moments of a row follows from these moments alone. So
+        sines and cosines are evaluated once for both, and no moment is kept.
 
         Args:
-            given: what the moments are made of.
+            given: arguments of the moments.
             target: y for all samples or for each, B #S N U.
             weight: w, B N U.
         """

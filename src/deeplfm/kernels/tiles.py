@@ -1,37 +1,115 @@
-"""The arithmetic of a tile: rows so few that what is large stays in the cache."""
+"""Rows of the plain kernels, cut into shares for threads and tiles that fit the cache.
+
+Threads take *shares*: many rows, for which all that is short is made at once. A share goes through its
+rows in *tiles*, each so small that what is large stays in the cache, with as few calls as possible: only
+one thread at a time can be in Python.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from deeplfm.kernels.arguments import Moments
-from deeplfm.kernels.rectangles import Lines
-from deeplfm.kernels.workspace import TileMemory
+from deeplfm.kernels.threads import (
+    Rectangle,
+    TileMemory,
+    TileShape,
+    on_threads,
+    rectangles,
+    shape_of,
+    workspace,
+)
 
-Kinds = list[tuple[slice, int]]  # of transients: which, and how many columns, from the first on
+# Waves of a tile, tiles of a share, and how many waves are worth a thread, or sorting columns.
+_TILE_WAVES, _SHARE_TILES, _LEAST_WAVES = 3 * 2**18, 5, 2**19
+
+Kinds = list[
+    tuple[slice, int]
+]  # transients multiplied together, and by how many of the first columns
+
+
+class Moments(NamedTuple):
+    """Arguments of the moments Φm and Φ²v of F = base + transients·gains + waves, or their gradients.
+
+    Attributes:
+        x: inputs, the dimensions of each term in turn; one batch for all or one each.
+        frequency: ω of every term, dimension and column.
+        amplitude: a of every term and column.
+        phase: α of every term and column.
+        transients: functions of the inputs that all columns share.
+        gains: of the transients, real and imaginary; one that is exactly 0 gets no gradient.
+        base: what is added for all samples, real and imaginary: N rows, or none where that is nothing.
+        mean: m of the columns, real ones first.
+        variance: v of the columns, real ones first.
+    """
+
+    x: Float[Tensor, "#B S N P"]
+    frequency: Float[Tensor, "B J I K"]
+    amplitude: Float[Tensor, "B J K"]
+    phase: Float[Tensor, "B J K"]
+    transients: Float[Tensor, "B L S N"]
+    gains: Float[Tensor, "B 2 L K"]
+    base: Float[Tensor, "2 B M K"]
+    mean: Float[Tensor, "B 2K U"]
+    variance: Float[Tensor, "B 2K U"]
+
+    @property
+    def has_base(self) -> bool:
+        """Whether there is anything to add for all samples."""
+        return self.base.shape[2] > 0
+
+    @property
+    def n_waves(self) -> int:
+        """Waves in all: of every batch, sample, row, term and column."""
+        n_batches, n_terms, _, n_columns = self.frequency.shape
+        return n_batches * n_terms * n_columns * math.prod(self.x.shape[1:3])
+
+    def with_columns(self, order: Int[Tensor, "B K"]) -> Moments:
+        """The same, the columns of each batch in another order."""
+
+        def ordered(item: Tensor) -> Tensor:  # B … K
+            return torch.take_along_dim(
+                item, order.view(len(order), *[1] * (item.dim() - 2), -1), -1
+            )
+
+        def ordered_weights(item: Tensor) -> Tensor:  # B 2K U
+            return ordered(item.mT.unflatten(-1, (2, -1))).flatten(-2).mT
+
+        return self._replace(
+            frequency=ordered(self.frequency),
+            amplitude=ordered(self.amplitude),
+            phase=ordered(self.phase),
+            gains=ordered(self.gains),
+            base=ordered(self.base.movedim(1, 0)).movedim(0, 1),
+            mean=ordered_weights(self.mean),
+            variance=ordered_weights(self.variance),
+        )
+
+    def empty(self) -> tuple[Float[Tensor, "B S N U"], Float[Tensor, "B S N U"]]:
+        """Tensors for the two moments, not yet filled."""
+        shape = (*self.x.shape[1:3], len(self.mean), self.mean.shape[-1])  # the order of outputs
+        return self.x.new_empty(shape).movedim(2, 0), self.x.new_empty(shape).movedim(2, 0)
 
 
 class Sums(NamedTuple):
-    """Gradients as tiles add them up.
+    """Gradients that are sums over rows.
 
     Attributes:
-        table: of frequencies and, last, of phases; both are still to be multiplied by amplitudes.
+        angle: of frequencies and, last, of phases; both are still to be multiplied by amplitudes.
         amplitude: as in the arguments.
-        decay: as in the arguments.
         gains: as in the arguments.
         base: as in the arguments.
         mean: by part and unit.
         variance: by part and unit.
     """
 
-    table: Float[Tensor, "B J I+1 K"]
+    angle: Float[Tensor, "B J I+1 K"]
     amplitude: Float[Tensor, "B J K"]
-    decay: Float[Tensor, "B P"]
     gains: Float[Tensor, "B 2 L K"]
     base: Float[Tensor, "2 B M K"]
     mean: Float[Tensor, "B 2 U K"]
@@ -41,43 +119,129 @@ class Sums(NamedTuple):
     def of(cls, given: Moments) -> Sums:
         """Before anything is added to them."""
         n_batches, n_terms, n_dimensions, n_columns = given.frequency.shape
-        table = given.frequency.new_zeros(n_batches, n_terms, n_dimensions + 1, n_columns)
+        angle = given.frequency.new_zeros(n_batches, n_terms, n_dimensions + 1, n_columns)
         weights = given.mean.new_zeros(2, n_batches, 2, given.mean.shape[-1], n_columns)
-        kept = (given.amplitude, given.decay, given.gains, given.base)
-        return cls(table, *map(torch.zeros_like, kept), *weights)
+        kept = (given.amplitude, given.gains, given.base)
+        return cls(angle, *map(torch.zeros_like, kept), *weights)
 
-    def gradients(self, given: Moments, by_x: Tensor) -> Moments:
-        """Those of the arguments."""
-        by_table = self.table * given.amplitude[:, :, None]
-        return Moments(
-            x=by_x,
-            frequency=by_table[:, :, :-1],
-            amplitude=self.amplitude,
-            phase=by_table[:, :, -1],
-            decay=self.decay,
-            extent=torch.zeros_like(given.extent),
-            gains=self.gains,
-            base=self.base,
-            mean=self.mean.mT.flatten(1, 2),
-            variance=self.variance.mT.flatten(1, 2),
+
+class Tiling:
+    """How batches, samples and rows are cut into shares and tiles.
+
+    Args:
+        given: arguments of the moments.
+        has_gradients: whether tiles are pulled back.
+    """
+
+    def __init__(self, given: Moments, has_gradients: bool = True) -> None:
+        self.given, self.order, self.kinds = _sorted_by_transients(given)
+        # Rows are many: threads write to one gradient of them, each at its own place.
+        self.by_x, self.by_transients = (
+            torch.zeros_like(item, memory_format=torch.contiguous_format)
+            if has_gradients
+            else item.new_empty(0)
+            for item in (given.x, given.transients)
         )
+        _, n_terms, _, n_columns = given.frequency.shape
+        self.n_threads = 1
+        if given.x.device.type == "cpu":
+            worthwhile = given.n_waves // _LEAST_WAVES
+            self.n_threads = max(1, min(torch.get_num_threads(), worthwhile))
+        self.tile_rows = max(1, _TILE_WAVES // (n_terms * n_columns))
+        self.tasks = self._tasks()
+
+    def _tasks(self) -> list[list[tuple[int, Rectangle]]]:
+        """Shares, by batch and rows; those that add to the gradient of the same rows are one task."""
+        batches = range(len(self.given.frequency))
+        n_own, n_samples, n_rows, _ = self.given.x.shape
+        n_all = n_own * n_samples * n_rows
+        most = max(1, min(_SHARE_TILES * self.tile_rows, n_all // self.n_threads))
+        parts = rectangles((slice(0, n_samples), slice(0, n_rows)), most, self.n_threads)
+        if n_own == 1:
+            return [[(batch, part) for batch in batches] for part in parts]
+        return [[(batch, part)] for batch in batches for part in parts]
+
+    def run(self, work: Callable[[Iterator[int]], list[Tensor]]) -> list[Tensor]:
+        """The sum of the results of all threads."""
+        first, *others = on_threads(work, len(self.tasks), self.n_threads)
+        for other in others:
+            for total, part in zip(first, other, strict=True):
+                total += part
+        return first
+
+    def shares(self, numbers: Iterator[int], sums: Sums | None = None) -> Iterator[Share]:
+        """Those of some tasks; the gradients of a share's rows are kept when it is done."""
+        batches: dict[int, Batch] = {}
+        for number in numbers:
+            for batch, place in self.tasks[number]:
+                if batch not in batches:
+                    batches[batch] = Batch(self.given, batch, self.kinds, sums)
+                share = Share(batches[batch], place, self.tile_rows)
+                yield share
+                if sums is not None:
+                    self.by_x[share.x_place] += share.by_x.movedim(1, 0).reshape(*share.shape, -1)
+                    by_transients = share.by_transients.unflatten(1, share.shape)
+                    self.by_transients[(batch, slice(None), *place)] = by_transients
+
+    @torch.no_grad()
+    def gradients(self, sums: Sums) -> Moments:
+        """Gradients of all arguments, columns in the order of what was given."""
+        by_angle = sums.angle * self.given.amplitude[:, :, None]
+        found = Moments(
+            x=self.by_x,
+            frequency=by_angle[:, :, :-1],
+            amplitude=sums.amplitude,
+            phase=by_angle[:, :, -1],
+            transients=self.by_transients,
+            gains=sums.gains,
+            base=sums.base,
+            mean=sums.mean.mT.flatten(1, 2),
+            variance=sums.variance.mT.flatten(1, 2),
+        )
+        return found if self.order is None else found.with_columns(self.order.argsort(-1))
 
 
-class BatchTables:
-    """Tables of one batch in the parts that tiles ask for, and where their gradients are added up.
+def _sorted_by_transients(given: Moments) -> tuple[Moments, Tensor | None, Kinds]:
+    """Columns that use the later transients first, their order, and which transients go together.
+
+    All columns have free responses, few have powers: those are a small product if they are adjacent. For
+    a few rows that is not worth the sorting.
+    """
+    n_columns, n_transients = given.frequency.shape[-1], given.gains.shape[2]
+    everything: Kinds = [(slice(None), n_columns)]
+    if not n_transients:
+        return given, None, []
+    if given.n_waves < _LEAST_WAVES:
+        return given, None, everything
+    is_used = (given.gains != 0).any(1)  # B L K
+    is_later = is_used.int().flip(1).cummax(1).values.flip(1)  # uses this one or a later one
+    n_later = is_later.sum(-1).amax(0)  # L
+    place = torch.arange(n_transients, device=n_later.device)
+    cost = place * n_columns + (n_transients - place) * n_later
+    first = int(cost.argmin())
+    if int(n_later[first]) == n_columns:
+        return given, None, everything
+    order = is_later[:, first].argsort(dim=-1, descending=True, stable=True)
+    kinds = [(slice(first, None), int(n_later[first]))]
+    if first:
+        kinds = [(slice(0, first), n_columns), *kinds]
+    return given.with_columns(order), order, kinds
+
+
+class Batch:
+    """Arguments of one batch in the parts that tiles need, and where their gradients are added up.
 
     Args:
         given: arguments of all batches.
         number: which of them.
         kinds: transients that are multiplied together.
-        sums: of a thread, where gradients are asked for.
+        sums: of a thread, where gradients are wanted.
     """
 
     def __init__(self, given: Moments, number: int, kinds: Kinds, sums: Sums | None) -> None:
         self.given, self.number = given, number
         self.frequency, self.amplitude = given.frequency[number], given.amplitude[number]
         self.amplitudes, self.phase = self.amplitude.unbind(), given.phase[number, :, None]
-        self.decay, self.extent = given.decay[number], given.extent[number]
         self.base = given.base[:, number, None] if given.has_base else None  # 2 1 N K
         parts = 2, self.frequency.shape[-1]
         self.mean = given.mean[number].unflatten(0, parts)  # 2 K U
@@ -87,46 +251,110 @@ class BatchTables:
         self.gains = [given.gains[number, :, some, :n] for some, n in kinds]  # 2 L k
         if sums is None:
             return
-        self.mean_lines, self.twice_variance_lines = self.mean.mT, 2 * self.variance.mT  # 2 U K
+        self.mean_rows, self.twice_variance_rows = self.mean.mT, 2 * self.variance.mT  # 2 U K
         self.slopes = (self.frequency * self.amplitude[:, None]).mT.unbind()  # ∂F/∂x over F: K I
-        self.to_table, self.to_amplitudes = sums.table[number], sums.amplitude[number].unbind()
-        self.to_decay, self.to_base = sums.decay[number], sums.base[:, number]
+        self.to_angle, self.to_amplitudes = sums.angle[number], sums.amplitude[number].unbind()
+        self.to_base = sums.base[:, number]
         self.to_gains = [sums.gains[number, :, some, :n] for some, n in kinds]
         self.to_mean, self.to_variance = sums.mean[number], sums.variance[number]
 
 
-class TileRows(NamedTuple):
-    """What belongs to the rows of a tile.
-
-    Attributes:
-        x: inputs of each term.
-        table: inputs of each term, and ones.
-        by_x: gradient of each term's inputs, to be filled.
-        transients: of each kind.
-        by_transients: their gradients, to be filled.
-    """
+class _TileRows(NamedTuple):
+    """Rows of a tile: inputs and transients, and their gradients, to be filled."""
 
     x: Float[Tensor, "J R I"]
-    table: Float[Tensor, "J I+1 R"]
+    x_and_one: Float[Tensor, "J I+1 R"]
     by_x: Sequence[Float[Tensor, "R I"]]
     transients: Sequence[Float[Tensor, "L R"]]
     by_transients: Sequence[Float[Tensor, "L R"]]
 
 
-class Tile:
-    """Some rows of a share.
+class Share:
+    """Rows of one batch, and the gradients of their inputs and transients.
 
     Args:
-        batch: tables of the rows' batch.
-        lines: samples and rows.
-        given: what belongs to them.
+        batch: arguments of the rows' batch.
+        place: samples and rows.
+        tile_rows: how many of them a tile may have.
+    """
+
+    def __init__(self, batch: Batch, place: Rectangle, tile_rows: int) -> None:
+        given, (n_terms, n_dimensions, _) = batch.given, batch.frequency.shape
+        self.batch, self.place, self.shape = batch, place, shape_of(place)
+        self.tile_places = rectangles(place, tile_rows)
+        self._tile_sizes = [samples * rows for samples, rows in map(shape_of, self.tile_places)]
+        self.x_place = (batch.number if len(given.x) > 1 else 0, *place)
+        x = given.x[self.x_place].flatten(0, 1).mT
+        n_inputs, n_transients = len(x), given.gains.shape[2]
+        self.time, by_time, self.transients, self.by_transients, x_and_one = workspace.of_share(
+            x.shape[1],
+            [n_inputs, n_inputs, n_transients, n_transients, n_inputs + n_terms],
+            x,
+        )
+        self.time.copy_(x)  # P R
+        self.x = self.time.view(n_terms, n_dimensions, -1).mT  # J R I
+        self.by_x = by_time.view(self.x.shape)
+        self.x_and_one = x_and_one.view(n_terms, n_dimensions + 1, -1)  # J I+1 R
+        self.x_and_one[:, :-1], self.x_and_one[:, -1] = self.x.mT, 1.0
+        self.transients.unflatten(1, self.shape).copy_(
+            given.transients[(batch.number, slice(None), *place)]
+        )
+
+    def flat(self, item: Float[Tensor, "B _ N U"]) -> Float[Tensor, "R U"]:
+        """Entries of the rows, for each sample."""
+        return self._part(item).expand(*self.shape, -1).reshape(-1, item.shape[-1])
+
+    def add(self, item: Float[Tensor, "R U"], total: Float[Tensor, "B _ N U"]) -> None:
+        """Add entries of the rows to those of all, or for all samples."""
+        part = self._part(total)
+        part += item.view(*self.shape, -1).sum_to_size(part.shape)
+
+    def _part(self, item: Float[Tensor, "B _ N U"]) -> Float[Tensor, "_ N U"]:
+        samples, rows = self.place
+        return item[self.batch.number, samples if item.shape[1] > 1 else slice(None), rows]
+
+    def cut(self, item: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+        """Entries of each tile; views of all tiles are made together, since each costs time."""
+        return item.split(self._tile_sizes, dim)
+
+    def tiles(self) -> Iterator[Tile]:
+        """One after the other, in the same buffers."""
+        kinds, (n_terms, _, n_columns) = self.batch.kinds, self.batch.frequency.shape
+        n_starts = tuple(gains.shape[-1] for gains in self.batch.gains)
+        of_tiles = zip(
+            self.tile_places,
+            self.cut(self.x, 1),
+            self.cut(self.x_and_one, 2),
+            self._cut_each(self.by_x, 0),
+            self._cut_each([self.transients[some] for some in kinds], 1),
+            self._cut_each([self.by_transients[some] for some in kinds], 1),
+            strict=True,
+        )
+        for place, *parts in of_tiles:
+            shape = TileShape(n_terms, *shape_of(place), n_columns, n_starts)
+            yield Tile(self.batch, place, _TileRows(*parts), workspace.of_tile(shape, self.time))
+
+    def _cut_each(self, items: Sequence[Tensor] | Tensor, dim: int) -> list[tuple[Tensor, ...]]:
+        """Entries of each tile, of several tensors."""
+        if not len(items):
+            return [()] * len(self.tile_places)
+        return list(zip(*(self.cut(item, dim) for item in items), strict=True))
+
+
+class Tile:
+    """Some rows of a share, so few that what is large stays in the cache.
+
+    Args:
+        batch: arguments of the rows' batch.
+        place: samples and rows.
+        given: inputs and transients.
         memory: buffers for all that is large.
     """
 
     def __init__(
-        self, batch: BatchTables, lines: Lines, given: TileRows, memory: TileMemory
+        self, batch: Batch, place: Rectangle, given: _TileRows, memory: TileMemory
     ) -> None:
-        self.batch, self.lines, self.given, self.memory = batch, lines, given, memory
+        self.batch, self.place, self.given, self.memory = batch, place, given, memory
 
     def evaluate(self) -> None:
         """Make F and its square, their parts one after the other: 2 R K."""
@@ -141,7 +369,7 @@ class Tile:
         if batch.base is None:
             torch.mul(first, amplitude, out=memory.value)
         else:
-            base, wave = batch.base[:, :, self.lines[1]], memory.first_wave_by_sample
+            base, wave = batch.base[:, :, self.place[1]], memory.first_wave_by_sample
             torch.addcmul(base, wave, amplitude, out=memory.value_by_sample)
         for wave, amplitude in zip(others, amplitudes, strict=True):
             memory.value.addcmul_(wave, amplitude)
@@ -158,35 +386,35 @@ class Tile:
         return mean, _sum_of_products(memory.spares, batch.variances)
 
     def pull_back(self, of_mean: Float[Tensor, "R U"], of_variance: Float[Tensor, "R U"]) -> None:
-        """Add what gradients of the moments say of every argument; F and its square are spent on it."""
+        """Add to the gradients of all arguments; F and its square are overwritten."""
         batch, value, gradient = self.batch, self.memory.value, self.memory.spare
         batch.to_mean.baddbmm_(of_mean.mT.expand(2, -1, -1), value)
         batch.to_variance.baddbmm_(of_variance.mT.expand(2, -1, -1), gradient)
         if of_mean.shape[-1] == 1:  # outer products, in one pass each
-            torch.mul(value, batch.twice_variance_lines, out=gradient).mul_(of_variance)
-            gradient.addcmul_(of_mean, batch.mean_lines)
+            torch.mul(value, batch.twice_variance_rows, out=gradient).mul_(of_variance)
+            gradient.addcmul_(of_mean, batch.mean_rows)
         else:
-            torch.matmul(of_variance, batch.twice_variance_lines, out=gradient).mul_(value)
-            gradient.baddbmm_(of_mean.expand(2, -1, -1), batch.mean_lines)
+            torch.matmul(of_variance, batch.twice_variance_rows, out=gradient).mul_(value)
+            gradient.baddbmm_(of_mean.expand(2, -1, -1), batch.mean_rows)
         if batch.base is not None:
-            batch.to_base[:, self.lines[1]] += self.memory.spare_by_sample.sum(1)
+            batch.to_base[:, self.place[1]] += self.memory.spare_by_sample.sum(1)
         self._pull_waves()
         self._pull_transients()
 
     def _pull_waves(self) -> None:
-        """What the gradient of F says of the waves; they are spent on it, and F as well."""
+        """Gradients of the waves' arguments; the waves and F are overwritten."""
         batch, memory = self.batch, self.memory
         real, imag = memory.spares
         for to_amplitude, wave in zip(batch.to_amplitudes, memory.waves, strict=True):
             torch.mul(wave, memory.spare, out=memory.value)
             to_amplitude.addmv_(memory.turned_value, memory.ones)
         across = memory.cosine.mul_(imag).addcmul_(memory.sine, real, value=-1)
-        batch.to_table.baddbmm_(self.given.table, across)
+        batch.to_angle.baddbmm_(self.given.x_and_one, across)
         for by_x, term, slope in zip(self.given.by_x, memory.cosines, batch.slopes, strict=True):
             torch.mm(term, slope, out=by_x)
 
     def _pull_transients(self) -> None:
-        """What the gradient of F says of the transients."""
+        """Gradients of the transients and their gains."""
         batch, given, memory = self.batch, self.given, self.memory
         for rows, by_rows, gains, to_gains, start, (real, imag) in zip(
             given.transients,
@@ -202,10 +430,10 @@ class Tile:
             by_rows.addmm_(gains[1], imag)
 
 
-def _sum_of_products(matrices: Sequence[Tensor], tables: Sequence[Tensor]) -> Tensor:
+def _sum_of_products(matrices: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
     """Products of real parts and of imaginary parts, together.
 
-    Not in one batch: for tables of a single column that is ten times slower on a CPU.
+    Not in one batch: for weights of a single column that is ten times slower on a CPU.
     """
-    (real, imag), (first, second) = matrices, tables
+    (real, imag), (first, second) = matrices, weights
     return torch.mm(real, first).addmm_(imag, second)

@@ -1,5 +1,5 @@
 // Sums of waves, their gradients, and their products with weights: the arithmetic of
-// deeplfm/features/waves.py in one pass over rows.
+// deeplfm/features/harmonic.py in one pass over rows.
 //
 //   F[r, k] = base + transients + sum_j a[j, k] exp(i (omega[j, :, k] . x[j, r, :] + alpha[j, k]))
 //
@@ -19,18 +19,19 @@ namespace {
 constexpr int register_bytes = 32;
 
 struct Shape {
-  int64_t batches, x_batches, terms, samples, rows, dimensions, columns, powers, units, has_base;
+  int64_t batches, x_batches, terms, samples, rows, dimensions, columns, transients, units, has_base;
   int64_t target_samples;
 
   int64_t inputs() const { return terms * dimensions; }
-  // Each input has e^(-decay x) and powers of x: line n * inputs + p is function n of input p.
-  int64_t transients() const { return powers < 0 ? 0 : (1 + powers) * inputs(); }
   // The lines of columns that tables are made of come in this order, and their gradients too:
   // frequencies, amplitudes, phases, gains (real, imaginary), means and variances (by unit and part).
   int64_t waves() const { return inputs() + 2 * terms; }
-  int64_t lines() const { return waves() + 2 * transients() + 4 * units; }
-  // Gradients of a batch that are sums over rows: those of the tables, then those of the decays.
-  int64_t sums() const { return lines() * columns + (powers < 0 ? 0 : inputs()); }
+  int64_t lines() const { return waves() + 2 * transients + 4 * units; }
+  // Transients of a row are so far apart, in B L S N.
+  int64_t stride() const { return samples * rows; }
+  int64_t transient(int64_t b, int64_t s, int64_t n) const {
+    return b * transients * stride() + s * rows + n;
+  }
   // Places of a row: among the inputs, among the columns, and among the moments.
   int64_t input(int64_t b, int64_t s, int64_t n) const {
     return (((x_batches == 1 ? 0 : b) * samples + s) * rows + n) * inputs();
@@ -113,19 +114,16 @@ template <typename T> inline T sum(const Lanes<T> &values) {
 // that powers, which few columns ask for, are evaluated in few chunks.
 template <typename T> class Columns {
  public:
-  struct Transient {
-    int64_t line, input;
-  };
   struct Chunk {
-    int64_t first;                      // of its lines among all
-    std::vector<Transient> transients;  // those that it asks for
-    std::vector<int64_t> lines;         // where they come from
+    int64_t first;                    // of its lines among all
+    std::vector<int64_t> transients;  // those that it uses
+    std::vector<int64_t> lines;       // where they come from
   };
   std::vector<Chunk> chunks;
   std::vector<Lanes<T>> tables;
 
   Columns(const Shape &shape, const T *given) : columns_(shape.columns), order_(shape.columns) {
-    const int64_t transients = shape.transients(), gains = shape.waves();
+    const int64_t transients = shape.transients, gains = shape.waves();
     const auto is_asked = [&](int64_t l, int64_t k) {
       const T *real = given + (gains + l) * columns_ + k;
       return real[0] != 0 || real[transients * columns_] != 0;
@@ -144,7 +142,7 @@ template <typename T> class Columns {
       for (int64_t l = 0; l < transients; ++l)
         if (std::any_of(order_.begin() + c, order_.begin() + end,
                         [&](int64_t k) { return is_asked(l, k); })) {
-          chunk.transients.push_back({l, l % shape.inputs()});
+          chunk.transients.push_back(l);
           chunk.lines.push_back(gains + l);
           chunk.lines.push_back(gains + transients + l);
         }
@@ -176,31 +174,21 @@ template <typename T> class Columns {
   std::vector<int64_t> order_;
 };
 
-// One row of a batch: its inputs and transients, with their slopes, and what the chunks make of them.
+// One row of a batch: its inputs and transients, and what the chunks make of them.
 template <typename T> class Row {
  public:
   const T *x;
-  std::vector<T> transient, slope;
-  std::vector<Lanes<T>> sine, cosine, to_x, to_exponential;
+  std::vector<T> transient;
+  std::vector<Lanes<T>> sine, cosine, to_x, to_transient;
   std::vector<Lanes<T>> real, imag;  // F, by chunk
 
   explicit Row(const Shape &shape)
-      : transient(shape.transients()), slope(shape.transients()),
-        sine(shape.chunks<T>() * shape.terms), cosine(sine), to_x(shape.inputs()),
-        to_exponential(shape.inputs()), real(shape.chunks<T>()), imag(real), shape_(shape) {}
+      : transient(shape.transients), sine(shape.chunks<T>() * shape.terms), cosine(sine),
+        to_x(shape.inputs()), to_transient(shape.transients), real(shape.chunks<T>()), imag(real),
+        shape_(shape) {}
 
-  void make_transients(const T *decay, const T *extent, bool has_slopes) {
-    const int64_t count = shape_.inputs();
-    for (int64_t p = 0; p < count && shape_.powers >= 0; ++p) {
-      transient[p] = std::exp(-decay[p] * x[p]);
-      const T factor = x[p] / extent[p];
-      T before = 1;
-      for (int64_t n = 1; n <= shape_.powers; ++n) {
-        if (has_slopes) slope[n * count + p] = T(n) * before / extent[p];
-        before = transient[n * count + p] = before * factor;
-      }
-      if (has_slopes) slope[p] = -decay[p] * transient[p];
-    }
+  void load_transients(const T *given) {
+    for (int64_t l = 0; l < shape_.transients; ++l) transient[l] = given[l * shape_.stride()];
   }
 
   // F of chunk c, added to what is given.
@@ -210,9 +198,9 @@ template <typename T> class Row {
     const Lanes<T> *amplitude = frequency + shape_.inputs(), *phase = amplitude + shape_.terms;
     const Lanes<T> *gain = phase + shape_.terms;
     Lanes<T> *sines = sine.data() + c * shape_.terms, *cosines = cosine.data() + c * shape_.terms;
-    for (const auto &asked : chunk.transients) {
-      sum_real += transient[asked.line] * gain[0];
-      sum_imag += transient[asked.line] * gain[1];
+    for (int64_t l : chunk.transients) {
+      sum_real += transient[l] * gain[0];
+      sum_imag += transient[l] * gain[1];
       gain += 2;
     }
     for (int64_t j = 0, p = 0; j < shape_.terms; ++j) {
@@ -228,7 +216,7 @@ template <typename T> class Row {
     imag[c] = sum_imag;
   }
 
-  // What gradients of F say of the tables of chunk c, added to sums, and of inputs and exponentials.
+  // What gradients of F say of the tables of chunk c, added to sums, and of inputs and transients.
   inline void pull_back(const Columns<T> &columns, size_t c, Lanes<T> grad_real,
                         Lanes<T> grad_imag, Lanes<T> *__restrict sums) {
     const int64_t inputs = shape_.inputs(), terms = shape_.terms;
@@ -246,31 +234,24 @@ template <typename T> class Row {
     }
     const Lanes<T> *gain = table + shape_.waves();
     Lanes<T> *by_gain = sums + shape_.waves();
-    for (const auto &asked : chunk.transients) {
-      const Lanes<T> by_transient = grad_real * gain[0] + grad_imag * gain[1];
-      if (asked.line < inputs)
-        to_exponential[asked.input] += by_transient;
-      else
-        to_x[asked.input] += slope[asked.line] * by_transient;
-      by_gain[0] += transient[asked.line] * grad_real;
-      by_gain[1] += transient[asked.line] * grad_imag;
+    for (int64_t l : chunk.transients) {
+      to_transient[l] += grad_real * gain[0] + grad_imag * gain[1];
+      by_gain[0] += transient[l] * grad_real;
+      by_gain[1] += transient[l] * grad_imag;
       gain += 2;
       by_gain += 2;
     }
   }
 
-  // Gradients of inputs and decays; the first of the batches that hear the same inputs begins.
-  void give(bool is_first, T *grad_x, double *grad_decay) {
+  // Gradients of inputs and transients; the first of the batches with the same inputs begins.
+  void give(bool is_first, T *grad_x, T *grad_transients) {
     for (int64_t p = 0; p < shape_.inputs(); ++p) {
-      T total = sum<T>(to_x[p]) + (is_first ? T(0) : grad_x[p]);
+      grad_x[p] = sum<T>(to_x[p]) + (is_first ? T(0) : grad_x[p]);
       to_x[p] = Lanes<T>{};
-      if (shape_.powers >= 0) {
-        const T by_exponential = sum<T>(to_exponential[p]);
-        total += slope[p] * by_exponential;
-        grad_decay[p] -= x[p] * transient[p] * by_exponential;
-        to_exponential[p] = Lanes<T>{};
-      }
-      grad_x[p] = total;
+    }
+    for (int64_t l = 0; l < shape_.transients; ++l) {
+      grad_transients[l * shape_.stride()] = sum<T>(to_transient[l]);
+      to_transient[l] = Lanes<T>{};
     }
   }
 
@@ -338,7 +319,6 @@ void pull_back(const Shape &shape, int64_t first, int64_t last, const T *x, cons
   for (int64_t b = 0; b < shape.batches; ++b) {
     const Columns<T> columns(shape, tables + b * shape.lines() * shape.columns);
     Sums<T> sums(columns);
-    double *sums_of_batch = grad_tables + b * shape.sums();
     for (int64_t s = 0; s < shape.samples; ++s)
       for (int64_t n = first; n < last; ++n) {
         const int64_t line = shape.line(b, s, n);
@@ -349,21 +329,20 @@ void pull_back(const Shape &shape, int64_t first, int64_t last, const T *x, cons
                         columns.load(grad_imag + line, c * lanes<T>),
                         sums.tables.data() + columns.chunks[c].first);
         }
-        row.give(b == 0 || shape.x_batches > 1, grad_x + shape.input(b, s, n),
-                 sums_of_batch + shape.lines() * shape.columns);
+        row.give(b == 0 || shape.x_batches > 1, grad_x + shape.input(b, s, n), nullptr);
         sums.count_row();
       }
-    sums.finish(shape.columns, sums_of_batch);
+    sums.finish(shape.columns, grad_tables + b * shape.lines() * shape.columns);
   }
 }
 
 // What moments F m and F^2 v are made of; base is what is added to F for all samples of a row.
 template <typename T> struct Given {
-  const T *x, *tables, *decay, *extent, *base;  // B S N inputs, B lines K, B inputs twice, 2 B N K
+  const T *x, *tables, *transients, *base;  // B S N inputs, B lines K, B L S N, 2 B N K
 };
 
 template <typename T> struct Gradients {
-  T *x, *base;
+  T *x, *base, *transients;
   double *tables;
 };
 
@@ -388,11 +367,10 @@ template <typename T> class Batch {
     }
   }
 
-  void evaluate(int64_t s, bool has_slopes) {
+  void evaluate(int64_t s) {
     s_ = s;
     row_.x = given_.x + shape_.input(b_, s, n_);
-    row_.make_transients(given_.decay + b_ * shape_.inputs(), given_.extent + b_ * shape_.inputs(),
-                         has_slopes);
+    row_.load_transients(given_.transients + shape_.transient(b_, s, n_));
     for (size_t c = 0; c < columns_.chunks.size(); ++c)
       row_.evaluate(columns_, c, base_[0][c], base_[1][c]);
   }
@@ -444,7 +422,7 @@ template <typename T> class Batch {
                      sums_.tables.data() + columns_.chunks[c].first);
     }
     row_.give(b_ == 0 || shape_.x_batches > 1, gradients.x + shape_.input(b_, s_, n_),
-              gradients.tables + b_ * shape_.sums() + shape_.lines() * shape_.columns);
+              gradients.transients + shape_.transient(b_, s_, n_));
     sums_.count_row();
   }
 
@@ -453,7 +431,7 @@ template <typename T> class Batch {
       columns_.add_all(by_base_[part], gradients.base + place(part));
   }
   void finish(const Gradients<T> &gradients) {
-    sums_.finish(shape_.columns, gradients.tables + b_ * shape_.sums());
+    sums_.finish(shape_.columns, gradients.tables + b_ * shape_.lines() * shape_.columns);
   }
 
  private:
@@ -484,7 +462,7 @@ void moments(const Shape &shape, int64_t first, int64_t last, const Given<T> &gi
       batch.begin(n);
       for (int64_t s = 0; s < shape.samples; ++s) {
         const int64_t line = shape.moment(b, s, n);
-        batch.evaluate(s, false);
+        batch.evaluate(s);
         batch.moments(mean + line, variance + line);
       }
     }
@@ -500,7 +478,7 @@ void pull_moments(const Shape &shape, int64_t first, int64_t last, const Given<T
       batch.begin(n);
       for (int64_t s = 0; s < shape.samples; ++s) {
         const int64_t line = shape.moment(b, s, n);
-        batch.evaluate(s, true);
+        batch.evaluate(s);
         batch.pull_back(grad_mean + line, grad_variance + line, gradients);
       }
       batch.end(gradients);
@@ -523,7 +501,7 @@ void squares(const Shape &shape, int64_t first, int64_t last, const Given<T> &gi
       batch.begin(n);
       for (int64_t s = 0; s < shape.samples; ++s) {
         const int64_t own = shape.moment(b, shape.target_samples == 1 ? 0 : s, n);
-        batch.evaluate(s, true);
+        batch.evaluate(s);
         batch.moments(mean.data(), variance.data());
         for (int64_t u = 0; u < shape.units; ++u) {
           const T error = mean[u] - target[own + u];
@@ -552,24 +530,25 @@ void squares(const Shape &shape, int64_t first, int64_t last, const Given<T> &gi
     pull_back<T>(*shape, first, last, x, tables, grad_real, grad_imag, grad_x, grad_tables);      \
   }                                                                                               \
   extern "C" void moments_##NAME(const Shape *shape, int64_t first, int64_t last, const T *x,     \
-                                 const T *tables, const T *decay, const T *extent,                \
-                                 const T *base, T *mean, T *variance) {                           \
-    moments<T>(*shape, first, last, {x, tables, decay, extent, base}, mean, variance);            \
+                                 const T *tables, const T *transients, const T *base, T *mean,    \
+                                 T *variance) {                                                   \
+    moments<T>(*shape, first, last, {x, tables, transients, base}, mean, variance);               \
   }                                                                                               \
   extern "C" void pull_moments_##NAME(const Shape *shape, int64_t first, int64_t last,            \
-                                      const T *x, const T *tables, const T *decay,                \
-                                      const T *extent, const T *base, const T *grad_mean,         \
-                                      const T *grad_variance, T *grad_x, T *grad_base,            \
+                                      const T *x, const T *tables, const T *transients,           \
+                                      const T *base, const T *grad_mean, const T *grad_variance,  \
+                                      T *grad_x, T *grad_base, T *grad_transients,                \
                                       double *grad_tables) {                                      \
-    pull_moments<T>(*shape, first, last, {x, tables, decay, extent, base}, grad_mean,             \
-                    grad_variance, {grad_x, grad_base, grad_tables});                             \
+    pull_moments<T>(*shape, first, last, {x, tables, transients, base}, grad_mean, grad_variance, \
+                    {grad_x, grad_base, grad_transients, grad_tables});                           \
   }                                                                                               \
   extern "C" void squares_##NAME(const Shape *shape, int64_t first, int64_t last, const T *x,     \
-                                 const T *tables, const T *decay, const T *extent,                \
-                                 const T *base, const T *target, const T *weight, T *grad_x,      \
-                                 T *grad_base, T *sums, T *grad_target, double *grad_tables) {    \
-    squares<T>(*shape, first, last, {x, tables, decay, extent, base}, target, weight, sums,       \
-               grad_target, {grad_x, grad_base, grad_tables});                                    \
+                                 const T *tables, const T *transients, const T *base,             \
+                                 const T *target, const T *weight, T *grad_x, T *grad_base,       \
+                                 T *grad_transients, T *sums, T *grad_target,                     \
+                                 double *grad_tables) {                                           \
+    squares<T>(*shape, first, last, {x, tables, transients, base}, target, weight, sums,          \
+               grad_target, {grad_x, grad_base, grad_transients, grad_tables});                   \
   }
 
 KERNELS(float, float32)

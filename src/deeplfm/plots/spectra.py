@@ -27,7 +27,7 @@ from deeplfm.plots.style import (
     panels,
     tidy,
 )
-from deeplfm.starts.spectrum import periodogram
+from deeplfm.terms.spectrum import periodogram
 
 if TYPE_CHECKING:
     from deeplfm.inspection.spectra import Spectrum

@@ -66,7 +66,7 @@ def test_many_batches_and_row_groups_keep_their_order(
 def test_a_file_fits_like_the_arrays_in_it(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(80, 2))
     write(tmp_path / "f.parquet", a=x[:, 0], b=x[:, 1], y=x.sum(1))
-    plain, streamed = (DeepLFMRegressor(n_steps=2, n_features=5) for _ in range(2))
+    plain, streamed = (DeepLFMRegressor(n_steps=2) for _ in range(2))
     plain.fit(x, x.sum(1))
     with open_parquet(tmp_path / "f.parquet", targets="y") as table:
         streamed.fit(table.X, table.y)

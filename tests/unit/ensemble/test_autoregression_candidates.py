@@ -6,12 +6,19 @@ import torch
 
 from deeplfm import DeepLFMRegressor
 from deeplfm.ensemble.autoregression import Autoregression
-from deeplfm.ensemble.autoregression_candidates import check_record
+from deeplfm.ensemble.autoregression_candidates import check_record, feedback_recipe, memory_recipe
 from deeplfm.ensemble.autoregression_start import find_steps
 from deeplfm.errors import ConfigError, InputError, UnsuitableError
-from deeplfm.recipes import Architecture, feedback_recipe, memory_recipe, pursuit_recipe
+from deeplfm.estimators.candidates import candidates_of
+from deeplfm.selection.candidate import Candidate
 from deeplfm.selection.select import select
+from deeplfm.terms import BuildContext, parse
 from deeplfm.training import Rows
+
+
+def plain() -> Candidate:
+    """A function of time."""
+    return candidates_of({"sinusoids": parse("sinusoids + broadband")}, BuildContext(), 2)[0]
 
 
 def logistic(n_rows: int) -> np.ndarray:
@@ -25,7 +32,9 @@ def logistic(n_rows: int) -> np.ndarray:
 @pytest.fixture(scope="module")
 def fitted() -> DeepLFMRegressor:
     time, values = np.arange(120.0), logistic(120)
-    return DeepLFMRegressor(start="feedback", random_state=0, progress=False).fit(time, values)
+    return DeepLFMRegressor(model="autoregression", random_state=0, progress=False).fit(
+        time, values
+    )
 
 
 def test_a_chaotic_map_is_foretold_for_a_while_and_then_with_its_own_spread(fitted) -> None:
@@ -39,7 +48,7 @@ def test_a_chaotic_map_is_foretold_for_a_while_and_then_with_its_own_spread(fitt
 
 
 def test_the_same_seed_gives_the_same_bits(fitted) -> None:
-    again = DeepLFMRegressor(start="feedback", random_state=0, progress=False)
+    again = DeepLFMRegressor(model="autoregression", random_state=0, progress=False)
     again.fit(np.arange(120.0), logistic(120))
     x = np.arange(100.0, 140.0, 0.5)
     np.testing.assert_array_equal(again.predict(x), fitted.predict(x))
@@ -58,7 +67,7 @@ def test_a_saved_model_predicts_and_draws_the_same_numbers(fitted, tmp_path) -> 
 
 def test_an_update_moves_the_forecast_to_the_new_end(tmp_path) -> None:
     truth, time = logistic(150), np.arange(150.0)
-    model = DeepLFMRegressor(start="feedback", random_state=0, progress=False)
+    model = DeepLFMRegressor(model="autoregression", random_state=0, progress=False)
     model.fit(time[:120], truth[:120])
     late = np.abs(model.predict(time[140:143]) - truth[140:143]).max()
     model.update(time[120:140], truth[120:140])
@@ -127,7 +136,7 @@ def test_rows_that_it_is_not_made_for_are_named(rows: Rows, reason: str) -> None
 )
 def test_a_few_short_gaps_are_filled(rows: Rows) -> None:
     check_record(rows)
-    model = feedback_recipe(Architecture(dtype=torch.float64)).build(rows, 0)
+    model = feedback_recipe(BuildContext()).build(rows, 0)
     step = torch.as_tensor(model.place(rows.x)).round().long()
     assert len(model.record) == int(step[-1]) + 1
     assert model.record.isfinite().all()
@@ -146,7 +155,7 @@ def test_a_few_short_gaps_are_filled(rows: Rows) -> None:
 )
 def test_gaps_that_leave_too_little_are_named(candidate, missing) -> None:
     with pytest.raises(UnsuitableError, match="gaps leave too few"):
-        candidate(Architecture(dtype=torch.float64)).build(with_missing(*missing), 0)
+        candidate(BuildContext()).build(with_missing(*missing), 0)
 
 
 def test_an_outage_is_neither_learned_from_nor_in_the_way() -> None:
@@ -154,7 +163,7 @@ def test_an_outage_is_neither_learned_from_nor_in_the_way() -> None:
     gap = slice(40, 60)
     values[gap] = np.nan
     rows = rows_of(time[:150], values[:150])
-    model = feedback_recipe(Architecture(dtype=torch.float64)).build(rows, 0)
+    model = feedback_recipe(BuildContext()).build(rows, 0)
     model.set_train_data(rows.x, rows.y)
     model.condition(rows.x, rows.y)
     assert model.n_lags == 1
@@ -172,9 +181,12 @@ def test_steps_of_a_month_are_even_enough() -> None:
 
 
 def test_a_race_goes_on_without_it_and_does_not_call_it_a_failure() -> None:
-    recipes = [feedback_recipe(Architecture()), pursuit_recipe(Architecture(), n_steps=2)]
+    recipes = [
+        feedback_recipe(BuildContext()),
+        plain(),
+    ]
     _, report = select(recipes, uneven(), is_series=True)
-    assert report.names == ["pursuit"]
+    assert report.names == ["sinusoids"]
     assert not report.failed
     assert "even steps" in report.unsuitable["feedback"]
     with pytest.raises(InputError, match="even steps"):
@@ -183,16 +195,19 @@ def test_a_race_goes_on_without_it_and_does_not_call_it_a_failure() -> None:
 
 def test_beside_functions_of_time_it_wins_where_they_know_nothing() -> None:
     time, values = np.arange(160.0), logistic(160)
-    recipes = [pursuit_recipe(Architecture(), n_steps=2), feedback_recipe(Architecture())]
+    recipes = [
+        plain(),
+        feedback_recipe(BuildContext()),
+    ]
     stack, report = select(recipes, rows_of(time / 160, values - 0.6), is_series=True)
     assert report.weight["feedback"][0] > 0.8
     assert isinstance(stack.members[report.names.index("feedback")], Autoregression)
-    assert set(report.names) == {"pursuit", "feedback"}  # one to be looked into
+    assert set(report.names) == {"sinusoids", "feedback"}  # one to be looked into
 
 
 def test_forces_and_spectra_of_a_race_are_those_of_a_function_of_time(tmp_path) -> None:
     time = np.arange(100.0)
-    model = DeepLFMRegressor(n_steps=2, n_features=10, random_state=0, progress=False)
+    model = DeepLFMRegressor(n_steps=2, random_state=0, progress=False)
     model.fit(time, logistic(100))
     assert "feedback" in model.fit_result_.names
     in_time = set(model.fit_result_.names) - {"feedback", "memory"}

@@ -10,12 +10,19 @@ from scipy import stats
 from deeplfm import DeepLFMRegressor
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.ensemble.autoregression import Autoregression
-from deeplfm.ensemble.autoregression_candidates import many_lags
+from deeplfm.ensemble.autoregression_candidates import many_lags, memory_recipe
 from deeplfm.ensemble.autoregression_start import _NOISES, _by_evidence, find_lines, start_steps
 from deeplfm.errors import UnsuitableError
-from deeplfm.recipes import Architecture, memory_recipe, pursuit_recipe
+from deeplfm.estimators.candidates import candidates_of
+from deeplfm.selection.candidate import Candidate
 from deeplfm.selection.select import select
+from deeplfm.terms import BuildContext, parse
 from deeplfm.training import Rows
+
+
+def plain() -> Candidate:
+    """A function of time."""
+    return candidates_of({"sinusoids": parse("sinusoids + broadband")}, BuildContext(), 2)[0]
 
 
 def line_config(n_lags: int, n_outputs: int) -> ModelConfig:
@@ -96,7 +103,7 @@ def test_an_output_that_others_drive_hears_them_and_one_alone_does_not() -> None
 
 def test_a_linear_system_is_foretold_to_the_noise() -> None:
     time, values = np.arange(400.0), two_lines(400, noise=0.05)
-    model = DeepLFMRegressor(start="memory", random_state=0, progress=False)
+    model = DeepLFMRegressor(model="linear-autoregression", random_state=0, progress=False)
     model.fit(time[:300], values[:300])
     mean, std = model.predict(time[300:], return_std=True)
     assert np.sqrt(np.mean((mean - two_lines(400, noise=0.0)[300:]) ** 2)) < 0.05
@@ -111,7 +118,7 @@ def test_a_linear_system_with_gaps_is_foretold_as_well() -> None:
     generator = np.random.default_rng(3)
     values[generator.choice(300, 12, replace=False)] = np.nan
     kept = np.sort(generator.choice(300, 294, replace=False))
-    model = DeepLFMRegressor(start="memory", random_state=0, progress=False)
+    model = DeepLFMRegressor(model="linear-autoregression", random_state=0, progress=False)
     model.fit(time[kept], values[kept])
     error = model.predict(time[300:]) - two_lines(400, noise=0.0)[300:]
     assert np.sqrt(np.mean(error**2)) < 0.1
@@ -120,7 +127,7 @@ def test_a_linear_system_with_gaps_is_foretold_as_well() -> None:
 def test_an_update_and_a_file_keep_its_record(tmp_path) -> None:
     time, values = np.arange(200.0), two_lines(200, noise=0.02)
     values[120:] = two_lines(207, noise=0.02)[127:]  # seven steps are skipped
-    model = DeepLFMRegressor(start="memory", random_state=0, progress=False)
+    model = DeepLFMRegressor(model="linear-autoregression", random_state=0, progress=False)
     model.fit(time[:120], values[:120])
     before = np.abs(model.predict(time[180:190]) - values[180:190]).max()
     model.update(time[120:180], values[120:180])
@@ -132,16 +139,19 @@ def test_an_update_and_a_file_keep_its_record(tmp_path) -> None:
 
 def test_it_wins_a_race_by_a_clear_lead_only() -> None:
     values = np.cumsum(np.random.default_rng(2).standard_normal(160)) / 5
-    recipes = [pursuit_recipe(Architecture(), n_steps=2), memory_recipe(Architecture())]
+    recipes = [
+        plain(),
+        memory_recipe(BuildContext()),
+    ]
     _, report = select(recipes, rows_of(np.arange(160.0) / 160, values), is_series=True)
-    lead = report.held_out_mnll["pursuit"][0] - report.held_out_mnll["memory"][0]
+    lead = report.held_out_mnll["sinusoids"][0] - report.held_out_mnll["memory"][0]
     assert lead < 0.2
     assert report.weight.get("memory", [0.0])[0] < 0.5
 
 
 def test_rows_that_it_is_not_made_for_are_named() -> None:
     with pytest.raises(UnsuitableError, match="even steps"):
-        memory_recipe(Architecture()).build(rows_of(np.arange(80.0) ** 2, two_lines(80, 0.1)), 0)
+        memory_recipe(BuildContext()).build(rows_of(np.arange(80.0) ** 2, two_lines(80, 0.1)), 0)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ from deeplfm import DeepLFMRegressor
 from deeplfm.ensemble.local_gp import ROUGH, SMOOTH, NeighbourSearch, Process
 from deeplfm.ensemble.nearest_neighbour_gp import NearestNeighbourGP
 from deeplfm.ensemble.nearest_neighbour_start import find_roughness, find_tails
-from deeplfm.recipes import Architecture, density_recipe, neighbours_recipe
+from deeplfm.ensemble.tables import density_recipe, neighbours_recipe
 from deeplfm.selection.candidate import fit_candidate
+from deeplfm.terms import BuildContext
 from deeplfm.training import Rows
 from deeplfm.training.conditioning import set_train_data
 from deeplfm.training.rows import StoredRows
@@ -42,7 +43,7 @@ def drawn(
 
 
 def fitted(rows: Rows) -> NearestNeighbourGP:
-    model, _ = fit_candidate(neighbours_recipe(Architecture()), rows, False, 0, progress=False)
+    model, _ = fit_candidate(neighbours_recipe(BuildContext()), rows, False, 0, progress=False)
     assert isinstance(model, NearestNeighbourGP)
     return model
 
@@ -191,8 +192,8 @@ def test_starts_of_tables_know_weights() -> None:
     wrong = Rows(rows.x, torch.where(weight[:, None] == 1, rows.y, rows.y + 50), weight)
     found = []
     for given in (wrong, Rows(wrong.x, wrong.y)):
-        near = neighbours_recipe(Architecture()).build(given, 0)
-        bells = density_recipe(Architecture()).build(given, 0).bells
+        near = neighbours_recipe(BuildContext()).build(given, 0)
+        bells = density_recipe(BuildContext()).build(given, 0).bells
         noise, center = near.gaussian.log_variance.exp(), bells.center.max()
         found.append([float(value.detach()) for value in (noise, near.tail_scale.max(), center)])
     (noise, tail, center), (wrong_noise, _, wrong_center) = found
@@ -226,7 +227,7 @@ def test_a_straight_line_is_carried_on_beyond_the_rows() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 2))
     y = x @ [2.0, -1.0] + 0.1 * rng.normal(size=300)
-    model = DeepLFMRegressor(start="neighbours", random_state=0, progress=False).fit(x, y)
+    model = DeepLFMRegressor(model="nearest-neighbour-gp", random_state=0, progress=False).fit(x, y)
     assert model.predict([[8.0, 0.0]]).item() == pytest.approx(16.0, abs=0.5)
 
 
@@ -250,7 +251,7 @@ def test_few_rows_and_missing_targets_are_no_trouble(n_rows: int, n_missing: int
     y = rows.y.repeat(1, 2)
     y[:n_missing, 1] = torch.nan
     some = Rows(rows.x, y)
-    for candidate in (neighbours_recipe(Architecture()), density_recipe(Architecture(), 2)):
+    for candidate in (neighbours_recipe(BuildContext()), density_recipe(BuildContext(n_steps=2))):
         model, _ = fit_candidate(candidate, some, False, 0, progress=False)
         posterior = model.posterior(rows.x)
         assert posterior.mean.shape == (n_rows, 2)
@@ -261,7 +262,7 @@ def test_few_rows_and_missing_targets_are_no_trouble(n_rows: int, n_missing: int
 def test_an_update_makes_neighbours_of_new_rows() -> None:
     rows = drawn(200, [1.0, 1.0], 0.1)
     x, y = rows.x.numpy(), rows.y.numpy()
-    model = DeepLFMRegressor(start="neighbours", random_state=0, progress=False)
+    model = DeepLFMRegressor(model="nearest-neighbour-gp", random_state=0, progress=False)
     model.fit(x[:150], y[:150])
     before = np.abs(model.predict(x[150:]) - y[150:]).mean()
     model.update(x[150:], y[150:])
@@ -286,7 +287,7 @@ def test_of_very_many_rows_some_are_kept(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_saved_model_predicts_the_same(tmp_path) -> None:
     rows = drawn(80, [1.0, 1.0], 0.3)
     x, y = rows.x.numpy(), rows.y.numpy()
-    model = DeepLFMRegressor(start="neighbours", random_state=0, progress=False).fit(x, y)
+    model = DeepLFMRegressor(model="nearest-neighbour-gp", random_state=0, progress=False).fit(x, y)
     model.save(tmp_path / "model")
     again = DeepLFMRegressor.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict(x), model.predict(x))
@@ -296,7 +297,7 @@ def test_a_saved_model_predicts_the_same(tmp_path) -> None:
 def test_a_file_from_before_there_were_smooth_processes_is_read(tmp_path) -> None:
     rows = drawn(80, [1.0], 0.3)
     x, y = rows.x.numpy(), rows.y.numpy()
-    model = DeepLFMRegressor(start="neighbours", random_state=0, progress=False).fit(x, y)
+    model = DeepLFMRegressor(model="nearest-neighbour-gp", random_state=0, progress=False).fit(x, y)
     description, tensors = model._described()
     earlier = {k: v for k, v in tensors.items() if not k.endswith(("is_smooth", "n_heard"))}
     assert len(earlier) == len(tensors) - 2
@@ -307,7 +308,7 @@ def test_a_file_from_before_there_were_smooth_processes_is_read(tmp_path) -> Non
 def test_a_model_that_has_predicted_can_be_sent_to_another_process() -> None:
     rows = drawn(80, [1.0, 1.0], 0.3)
     x = rows.x.numpy()
-    model = DeepLFMRegressor(start="neighbours", random_state=0, progress=False)
+    model = DeepLFMRegressor(model="nearest-neighbour-gp", random_state=0, progress=False)
     mean = model.fit(x, rows.y.numpy()).predict(x)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(x), mean)
 
@@ -322,7 +323,9 @@ def test_a_target_near_either_of_two_values_is_told_so() -> None:
         Rows(torch.as_tensor(x[part]), torch.as_tensor(y[part, None]))
         for part in (slice(0, 600), slice(600, 800))
     )
-    model, _ = fit_candidate(density_recipe(Architecture(), 200), rows, False, 0, progress=False)
+    model, _ = fit_candidate(
+        density_recipe(BuildContext(n_steps=200)), rows, False, 0, progress=False
+    )
     posterior = model.posterior(later.x)
     assert float(-posterior.log_prob(later.y).mean()) < 0.5
     between = torch.zeros(200, 1, dtype=torch.float64)

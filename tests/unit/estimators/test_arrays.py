@@ -35,7 +35,7 @@ def on_disk(array: np.ndarray, path: Path) -> np.ndarray:
 
 
 def quick(**options: object) -> DeepLFMRegressor:
-    return DeepLFMRegressor(**{"n_steps": 3, "n_features": 5, "hidden": (1,)} | options)
+    return DeepLFMRegressor(**{"n_steps": 3} | options)
 
 
 @pytest.fixture
@@ -52,11 +52,11 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     ("data", "options"),
     [
         (table, {"batch_size": 50}),
-        (table, {"preset": "paper"}),
-        (table, {"dtype": "float32", "start": "table"}),
-        (series, {"start": "pursuit"}),
-        (series, {"start": "deep", "batch_size": 50}),
-        (series, {"preset": "paper", "batch_size": 50}),
+        (table, {"model": "paper"}),
+        (table, {"dtype": "float32", "model": "table"}),
+        (series, {"model": "sinusoids + broadband"}),
+        (series, {"model": "dlfm", "batch_size": 50}),
+        (series, {"model": "paper", "batch_size": 50}),
     ],
 )
 def test_where_rows_are_kept_does_not_change_a_bit(
@@ -104,8 +104,12 @@ def test_bad_rows_are_named_wherever_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "n_used", "advice"),
     [
-        ({"start": "pursuit"}, 100, "set batch_size=1000 to use 150"),
-        ({"start": "pursuit", "batch_size": 40}, 150, "fit the segment that matters.$"),
+        ({"model": "sinusoids + broadband"}, 100, "set batch_size=1000 to use 150"),
+        (
+            {"model": "sinusoids + broadband", "batch_size": 40},
+            150,
+            "fit the segment that matters.$",
+        ),
     ],
 )
 def test_only_the_end_of_a_very_long_series_is_used_and_the_user_is_told(
@@ -139,7 +143,7 @@ def test_starts_that_know_nothing_of_time_take_any_number_of_rows(
 def test_a_long_series_is_carried_on_when_trained_in_batches() -> None:
     time = np.arange(21_000) / 10
     noise = 0.1 * np.random.default_rng(0).normal(size=len(time))
-    model = quick(start="pursuit", batch_size=500).fit(time, np.sin(time) + noise)
+    model = quick(model="sinusoids + broadband", batch_size=500).fit(time, np.sin(time) + noise)
     for stretch in (time[:50], time[-50:], time[-50:] + 10):
         assert model.predict(stretch) == pytest.approx(np.sin(stretch), abs=0.1)
 
@@ -201,7 +205,7 @@ def test_empty_rows_at_the_ends_of_a_series_change_nothing(
     y = np.sin(time / 3)
     y[30] = np.nan
     empty = np.full(20, np.nan)
-    model = DeepLFMRegressor(start="pursuit", n_steps=1, progress=False)
+    model = DeepLFMRegressor(model="sinusoids + broadband", n_steps=1, progress=False)
     plain = model.fit(time[10:50], y[10:50]).predict(time)
     ends = np.r_[empty[:10], y[10:50], empty[:10]]
     np.testing.assert_array_equal(model.fit(time, ends).predict(time), plain)

@@ -15,7 +15,7 @@ DAYS = pd.date_range("2024-01-01", periods=60, name="day")
 
 
 def quick() -> DeepLFMForecaster:
-    return DeepLFMForecaster(start="pursuit", n_steps=3, random_state=0)
+    return DeepLFMForecaster(model="sinusoids + broadband", n_steps=3, random_state=0)
 
 
 def waves(index: pd.DatetimeIndex) -> pd.DataFrame:

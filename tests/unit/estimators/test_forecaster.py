@@ -18,7 +18,9 @@ HOURS = pd.date_range("2024-03-30", periods=120, freq="h", tz=BERLIN, name="when
 
 
 def quick(**options: Any) -> DeepLFMForecaster:
-    return DeepLFMForecaster(**{"start": "pursuit", "n_steps": 5, "random_state": 0} | options)
+    return DeepLFMForecaster(
+        **{"model": "sinusoids + broadband", "n_steps": 5, "random_state": 0} | options
+    )
 
 
 def truth(hours: pd.DatetimeIndex) -> pd.DataFrame:

@@ -25,7 +25,7 @@ CYCLE = np.sin(2 * np.pi * T / 12)
 SALES = np.exp(3 + 0.015 * T + 0.3 * CYCLE + SHAKE)
 FALLS = (60 - 0.4 * T) * (1 + 0.2 * CYCLE) + 20 * SHAKE
 EVEN = 50 + 0.5 * T + 5 * CYCLE + 10 * SHAKE
-QUICK = {"start": "memory", "progress": False}
+QUICK = {"model": "linear-autoregression", "progress": False}
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_rows_before_the_held_out_ones_speak_for_logarithms(seed: int) -> None:
     noise = 0.08 * np.random.default_rng(seed).standard_normal(84)[:67]
     values = np.exp(0.015 * time + 0.3 * np.sin(np.pi * time / 2) + noise)
     assert amplitude_grows(values[:, None]).tolist() == [True]
-    model = DeepLFMRegressor(start="pursuit", n_steps=20, progress=False)
+    model = DeepLFMRegressor(model="sinusoids + broadband", n_steps=20, progress=False)
     assert model.fit(time, values).scaling_.is_log.tolist() == [True]
 
 
@@ -194,8 +194,8 @@ def test_a_user_may_insist_and_hears_what_cannot_be() -> None:
     assert fitted(EVEN, log_targets=True).scaling_.is_log.all()
     with pytest.raises(InputError, match=r"-1 found, which has no logarithm.*log_targets=False"):
         fitted(np.where(T == 7, -1, EVEN), log_targets=True)
-    assert fitted(SALES, preset="paper", start=None, n_steps=1).scaling_.is_log.tolist() == [False]
-    model = fitted(SALES, start="pursuit", n_steps=5)
+    assert fitted(SALES, model="paper", start=None, n_steps=1).scaling_.is_log.tolist() == [False]
+    model = fitted(SALES, model="sinusoids + broadband", n_steps=5)
     with pytest.raises(InputError, match=r"-3 found, which has no logarithm"):
         model.update([100.0], [-3.0])
     before = model.predict([101.0])

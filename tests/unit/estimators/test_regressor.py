@@ -8,14 +8,17 @@ from sklearn.base import clone
 from sklearn.metrics import r2_score
 
 from deeplfm import ConfigError, DeepLFMRegressor, InputError
-from deeplfm.recipes import Architecture, recipes_for
+from deeplfm.terms import Deep, Paper, Sinusoids
+from deeplfm.terms.candidates import SERIES
 
 TIME = np.linspace(0, 10, 90)
 WAVE = np.sin(3 * TIME)
 
 
 def quick(**options: object) -> DeepLFMRegressor:
-    return DeepLFMRegressor(**{"start": "pursuit", "n_steps": 10, "random_state": 0} | options)
+    return DeepLFMRegressor(
+        **{"model": "sinusoids + broadband", "n_steps": 10, "random_state": 0} | options
+    )
 
 
 def test_a_wave_is_carried_on_beyond_its_data() -> None:
@@ -48,30 +51,29 @@ def test_results_are_in_the_units_of_the_user() -> None:
 
 def test_the_same_seed_gives_the_same_bits_and_another_does_not() -> None:
     first, again, other = (
-        quick(start="deep", n_steps=2, random_state=seed).fit(TIME, WAVE).predict(TIME)
+        quick(model="dlfm", n_steps=2, random_state=seed).fit(TIME, WAVE).predict(TIME)
         for seed in (1, 1, 2)
     )
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
 
-def test_the_race_runs_and_reports() -> None:
-    model = DeepLFMRegressor(n_steps=2, n_features=10, hidden=(2,)).fit(TIME, WAVE)
-    racing = recipes_for("race", Architecture(), is_series=True)
+def test_the_ensemble_compares_its_candidates_and_reports() -> None:
+    model = DeepLFMRegressor(n_steps=2).fit(TIME, WAVE)
     tried = model.fit_result_.held_out_mnll.keys() | model.fit_result_.failed.keys()
-    assert tried == {candidate.name for candidate in racing if candidate.forecasts}
+    assert tried == {*SERIES, "autoregression", "linear autoregression"}
     assert sum(weight[0] for weight in model.fit_result_.weight.values()) == pytest.approx(1)
     assert np.isfinite(model.predict(np.linspace(-5, 20, 11))).all()
     assert model.posterior(TIME).sample(3, seed=1).shape == (3, 90, 1)
 
 
-@pytest.mark.parametrize("preset", ["default", "paper"])
-def test_tables_with_several_inputs_and_gaps(preset: str) -> None:
+@pytest.mark.parametrize("declared", ["ensemble", Paper(n_features=10)])
+def test_tables_with_several_inputs_and_gaps(declared: object) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(120, 3))
     y = np.stack([x[:, 0] * x[:, 1], x.sum(1)], axis=1)
     y[::7, 1] = np.nan
-    model = DeepLFMRegressor(preset, n_steps=3, n_features=10).fit(x, y)
+    model = DeepLFMRegressor(declared, n_steps=3).fit(x, y)
     assert model.predict(x).shape == (120, 2)
     assert np.isfinite(model.predict(x)).all()
 
@@ -80,7 +82,7 @@ def test_a_table_is_learned() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 2))
     y = np.sin(x[:, 0]) + x[:, 1]
-    model = DeepLFMRegressor(n_steps=100, n_features=20).fit(x[:200], y[:200])
+    model = DeepLFMRegressor(n_steps=100).fit(x[:200], y[:200])
     assert model.score(x[200:], y[200:]) > 0.9
 
 
@@ -96,7 +98,7 @@ def test_weights_of_rows_count() -> None:
 def test_shapes_follow_the_targets_and_parameters_survive_cloning() -> None:
     assert quick().fit(TIME, WAVE).predict(TIME).shape == (90,)
     assert quick().fit(TIME, WAVE[:, None]).predict(TIME).shape == (90, 1)
-    model = quick(hidden=(4, 2), dtype="float32")
+    model = quick(model=Deep((4, 2)) + Sinusoids(), dtype="float32")
     assert clone(model).get_params() == model.get_params()
 
 
@@ -142,20 +144,21 @@ def test_wrong_columns_and_weights_are_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"preset": "best"}, "preset: 'best'"),
-        ({"start": "luck"}, "start: 'luck'"),
-        ({"system": "ode9"}, "system: 'ode9'"),
+        ({"model": "luck"}, "model: 'luck' in 'luck' is no term"),
+        ({"model": "ensembel"}, "Did you mean 'ensemble'"),
+        ({"model": 3}, "model: 3 found. Give a sum of terms"),
+        ({"model": "deep(system=ode9)"}, "system: 'ode9'"),
         ({"dtype": "int8"}, "dtype: 'int8'"),
     ],
 )
 def test_unknown_choices_are_refused_by_name(options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        quick(**({"start": "deep"} | options)).fit(TIME, WAVE)
+        quick(**({"model": "dlfm"} | options)).fit(TIME, WAVE)
 
 
 @pytest.mark.parametrize("n_rows", [3, 5, 8])
 def test_very_short_series_fit(n_rows: int) -> None:
-    model = DeepLFMRegressor(n_steps=2, n_features=5, hidden=(1,)).fit(TIME[:n_rows], WAVE[:n_rows])
+    model = DeepLFMRegressor(n_steps=2).fit(TIME[:n_rows], WAVE[:n_rows])
     assert np.isfinite(model.predict(TIME[: n_rows + 2])).all()
 
 
@@ -168,10 +171,10 @@ def test_a_constant_target_is_predicted_as_constant() -> None:
     ("options", "message"),
     [
         ({"random_state": None}, "random_state: None"),
-        ({"n_features": 0}, "n_features: 0"),
-        ({"n_forces": 1.5}, "n_forces: 1.5"),
-        ({"hidden": 3}, "hidden: 3"),
-        ({"hidden": (0,)}, "hidden: \\(0,\\)"),
+        ({"model": "deep(n_features=0)"}, "deep: n_features is 0"),
+        ({"model": "deep(n_forces=1.5)"}, "deep: n_forces is 1.5"),
+        ({"model": "paper(hidden=wide)"}, "paper: hidden is 'wide'"),
+        ({"model": "deep(0)"}, r"deep: hidden is \(0,\)"),
         ({"n_steps": -1}, "n_steps: -1"),
         ({"batch_size": 0}, "batch_size: 0"),
         ({"batch_size": 1e3}, "batch_size: 1000.0"),
@@ -185,37 +188,44 @@ def test_meaningless_settings_are_refused_by_name(options: dict[str, object], me
 
 def test_the_order_of_the_rows_does_not_matter() -> None:
     order = np.random.default_rng(0).permutation(90)
-    for start in ("pursuit", "spectrum", "composition"):
-        straight, mixed = quick(start=start, n_steps=2), quick(start=start, n_steps=2)
+    for model in ("sinusoids + broadband", "deep + broadband", "composition"):
+        straight, mixed = quick(model=model, n_steps=2), quick(model=model, n_steps=2)
         straight.fit(TIME, WAVE)
         mixed.fit(TIME[order], WAVE[order])
         assert np.array_equal(straight.predict(TIME), mixed.predict(TIME))
 
 
-@pytest.mark.parametrize("start", ["pursuit", "spectrum", "deep", "composition"])
-def test_an_output_known_only_at_the_end_does_not_stop_the_others(start: str) -> None:
+@pytest.mark.parametrize(
+    "declared", ["sinusoids + broadband", "deep + broadband", "dlfm", "composition"]
+)
+def test_an_output_known_only_at_the_end_does_not_stop_the_others(declared: str) -> None:
     values = np.stack([WAVE, WAVE], axis=1)
     values[:80, 1] = np.nan
-    model = quick(start=start, n_steps=2, n_features=10).fit(TIME, values)
+    model = quick(model=declared, n_steps=2).fit(TIME, values)
     assert np.isfinite(model.predict(TIME)).all()
 
 
 def test_a_trend_goes_on() -> None:
     later = np.linspace(10, 13, 20)
-    model = quick(n_steps=40).fit(TIME, 3 * TIME + WAVE)
+    trend = quick(model="trend + sinusoids + broadband", n_steps=40)
+    model = trend.fit(TIME, 3 * TIME + WAVE)
     assert model.predict(later) == pytest.approx(3 * later + np.sin(3 * later), abs=1.0)
 
 
-def test_tables_race_too() -> None:
+def test_tables_have_candidates_of_their_own() -> None:
     x = np.random.default_rng(0).normal(size=(80, 2))
-    model = DeepLFMRegressor(n_steps=3, n_features=10).fit(x, x.sum(1))
-    assert set(model.fit_result_.held_out_mnll) == {"table", "neighbours", "density"}
+    model = DeepLFMRegressor(n_steps=3).fit(x, x.sum(1))
+    assert set(model.fit_result_.held_out_mnll) == {
+        "deep",
+        "nearest-neighbour GP",
+        "mixture density",
+    }
 
 
 def test_a_time_limit_is_recorded_and_saved(tmp_path: Path) -> None:
     model = quick(time_limit=0.0, n_steps=1000).fit(TIME, WAVE)
-    assert len(model.fit_result_.histories["pursuit"].loss) == 1
-    assert model.fit_result_.histories["pursuit"].stopped == "time"
+    assert len(model.fit_result_.histories["sinusoids + broadband"].loss) == 1
+    assert model.fit_result_.histories["sinusoids + broadband"].stopped == "time"
     model.save(tmp_path / "model")
     assert DeepLFMRegressor.load(tmp_path / "model").fit_result_ == model.fit_result_
 
@@ -223,11 +233,12 @@ def test_a_time_limit_is_recorded_and_saved(tmp_path: Path) -> None:
 def test_a_race_without_time_says_what_it_has_not_tried(tmp_path: Path) -> None:
     model = DeepLFMRegressor(time_limit=0.0, n_steps=1000, progress=False)
     with pytest.warns(
-        UserWarning, match=r"time_limit=0.0 left no time to try .*, memory\. Give more"
+        UserWarning,
+        match=r"time_limit=0.0 left no time to try .*, linear autoregression\. Give more",
     ):
         model.fit(TIME, WAVE)
-    assert model.fit_result_.names == ["pursuit: steady lines"]
-    assert {"rhythm", "deep", "memory"} <= set(model.fit_result_.untried)
+    assert model.fit_result_.names == ["sinusoids"]
+    assert {"season", "deep", "linear autoregression"} <= set(model.fit_result_.untried)
     assert not model.fit_result_.interrupted
     later = np.linspace(10, 14, 50)
     assert model.predict(later) == pytest.approx(np.sin(3 * later), abs=0.2)
@@ -236,14 +247,14 @@ def test_a_race_without_time_says_what_it_has_not_tried(tmp_path: Path) -> None:
 
 
 def test_with_time_enough_a_limit_changes_nothing() -> None:
-    options = {"start": None, "n_steps": 2, "n_features": 5, "hidden": (1,), "progress": False}
+    options = {"model": "ensemble", "n_steps": 2, "progress": False}
     free, limited = (quick(time_limit=t, **options).fit(TIME, WAVE) for t in (None, 1e4))
     assert limited.fit_result_.untried == [] and limited.fit_result_.names == free.fit_result_.names
     assert (limited.predict(TIME) == free.predict(TIME)).all()
 
 
 def test_many_rows_are_predicted_some_at_a_time() -> None:
-    model, many = quick(start="deep", n_steps=1).fit(TIME, WAVE), np.linspace(0, 20, 4500)
+    model, many = quick(model="dlfm", n_steps=1).fit(TIME, WAVE), np.linspace(0, 20, 4500)
     posterior = model.posterior(many)
     mean, std = model.predict(many, return_std=True)
     low, high = model.predict_interval(many)
@@ -256,7 +267,7 @@ def test_many_rows_are_predicted_some_at_a_time() -> None:
 def test_the_size_of_batches_can_be_chosen() -> None:
     x = np.random.default_rng(0).normal(size=(80, 2))
     small, own = (
-        DeepLFMRegressor(n_steps=3, n_features=5, start="table", batch_size=size).fit(x, x.sum(1))
+        DeepLFMRegressor(n_steps=3, model="table", batch_size=size).fit(x, x.sum(1))
         for size in (10, None)
     )
     assert small.fit_result_.histories["table"].loss != own.fit_result_.histories["table"].loss
@@ -316,5 +327,7 @@ def test_missing_targets_are_filled_by_what_is_around_them() -> None:
 def test_a_history_has_every_step_of_every_member() -> None:
     model = quick(n_steps=4).fit(TIME, WAVE)
     assert model.history_["step"].tolist() == [1, 2, 3, 4]
-    assert set(model.history_["candidate"]) == {"pursuit"}
-    assert model.history_["loss"].tolist() == model.fit_result_.histories["pursuit"].loss
+    assert set(model.history_["candidate"]) == {"sinusoids + broadband"}
+    assert (
+        model.history_["loss"].tolist() == model.fit_result_.histories["sinusoids + broadband"].loss
+    )

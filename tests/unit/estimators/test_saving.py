@@ -20,7 +20,9 @@ BERLIN = "Europe/Berlin"
 
 
 def quick(**options: Any) -> DeepLFMForecaster:
-    return DeepLFMForecaster(**{"start": "pursuit", "n_steps": 5, "random_state": 0} | options)
+    return DeepLFMForecaster(
+        **{"model": "sinusoids + broadband", "n_steps": 5, "random_state": 0} | options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +95,9 @@ def test_news_at_a_finer_resolution_move_no_time(tmp_path: Path) -> None:
 
 def test_another_kind_of_model_is_refused(tmp_path: Path) -> None:
     time = np.arange(30.0)
-    DeepLFMRegressor(start="pursuit", n_steps=1).fit(time, np.sin(time)).save(tmp_path / "model")
+    DeepLFMRegressor(model="sinusoids + broadband", n_steps=1).fit(time, np.sin(time)).save(
+        tmp_path / "model"
+    )
     with pytest.raises(ModelFileError, match="does not describe a DeepLFMForecaster"):
         DeepLFMForecaster.load(tmp_path / "model")
 

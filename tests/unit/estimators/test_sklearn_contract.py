@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from deeplfm import DeepLFMRegressor
 
 warnings.simplefilter("error", SkipTestWarning)
-table = DeepLFMRegressor(start="table", is_series=False, n_steps=1, n_features=3, hidden=(1,))
+table = DeepLFMRegressor(model="table", is_series=False, n_steps=1)
 print(len(check_estimator(table)))
 """
 
@@ -35,9 +35,7 @@ def table(n_rows: int = 40) -> tuple[pd.DataFrame, pd.Series]:
 
 
 def quick(**options: object) -> DeepLFMRegressor:
-    return DeepLFMRegressor(
-        **{"start": "table", "n_steps": 2, "n_features": 3, "hidden": (1,)} | options
-    )
+    return DeepLFMRegressor(**{"model": "table", "n_steps": 2} | options)
 
 
 def test_every_check_of_scikit_learn_passes() -> None:
@@ -87,9 +85,9 @@ def test_a_grid_search_finds_the_setting_that_predicts() -> None:
     time = np.linspace(0, 20, 80)[:, None]
     rows = [(np.arange(60), np.arange(60, 80))]
     search = GridSearchCV(
-        DeepLFMRegressor(n_features=5), {"start": ["pursuit", "paper"], "n_steps": [3]}, cv=rows
+        DeepLFMRegressor(), {"start": ["pursuit", "paper"], "n_steps": [3]}, cv=rows
     ).fit(time, np.sin(3 * time[:, 0]))
-    assert search.best_params_ == {"start": "pursuit", "n_steps": 3}
+    assert search.best_params_ == {"model": "sinusoids + broadband", "n_steps": 3}
     assert search.best_score_ > 0.95
 
 
@@ -107,7 +105,10 @@ def test_a_weight_of_two_is_a_row_given_twice(is_series: bool) -> None:
     x, y = rng.normal(size=(40, 2)), rng.normal(size=(40, 2))
     y[::5, 1] = np.nan
     weight, order = rng.integers(0, 4, 40), rng.permutation(40)
-    options = {"start": "pursuit" if is_series else "race", "is_series": is_series}
+    options = {
+        "model": "sinusoids + broadband" if is_series else "race",
+        "is_series": is_series,
+    }
     twice = quick(**options).fit(x.repeat(weight, axis=0), y.repeat(weight, axis=0))
     heavy = quick(**options).fit(x[order], y[order], sample_weight=weight[order])
     assert np.array_equal(twice.predict(x, return_std=True), heavy.predict(x, return_std=True))

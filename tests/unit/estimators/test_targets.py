@@ -21,7 +21,7 @@ LEVELS = [0.1, 0.5, 0.9]
 
 
 def quick() -> DeepLFMRegressor:
-    return DeepLFMRegressor(start="lfm", n_steps=1, n_features=5)
+    return DeepLFMRegressor(model="lfm", n_steps=1)
 
 
 @pytest.fixture(scope="module")
@@ -227,11 +227,11 @@ def test_the_user_is_told_which_column_and_what_to_do() -> None:
     values[100:103] = [-999.0, np.nan, -999.0]
     frame = pd.DataFrame({"flow": values, "other": level(1)}, index=STEPS)
     with pytest.warns(UserWarning, match=r"flow: 2 values .*\(-999; .*in 1 segment\..* by NaN"):
-        DeepLFMForecaster(start="pursuit", n_steps=1).fit(frame)
+        DeepLFMForecaster(model="sinusoids + broadband", n_steps=1).fit(frame)
     frame.loc[100:102, "flow"] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        DeepLFMForecaster(start="pursuit", n_steps=1).fit(frame)
+        DeepLFMForecaster(model="sinusoids + broadband", n_steps=1).fit(frame)
 
 
 def test_rare_values_of_a_table_are_not_spoken_of() -> None:
@@ -239,4 +239,4 @@ def test_rare_values_of_a_table_are_not_spoken_of() -> None:
     y = np.where(STEPS == 9, 1e4, x[:, 0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        DeepLFMRegressor(start="neighbours").fit(x, y)
+        DeepLFMRegressor(model="nearest-neighbour-gp").fit(x, y)

@@ -24,7 +24,7 @@ FIRST, THEN = slice(0, 60), slice(60, 90)
 
 
 def quick(**options: object) -> DeepLFMRegressor:
-    return DeepLFMRegressor(**{"start": "pursuit", "n_steps": 3, "n_features": 10} | options)
+    return DeepLFMRegressor(**{"model": "sinusoids + broadband", "n_steps": 3} | options)
 
 
 def conditioned(
@@ -127,8 +127,8 @@ def test_an_updated_model_is_saved_as_it_is(tmp_path: Path) -> None:
 def test_frames_are_updated_by_frames() -> None:
     frame = pd.DataFrame(WAVES, columns=["a", "b"])
     time = pd.DataFrame({"t": TIME})
-    named = quick(start="lfm").fit(time[FIRST], frame[FIRST]).update(time[THEN], frame[THEN])
-    plain = quick(start="lfm").fit(TIME[FIRST], WAVES[FIRST]).update(TIME[THEN], WAVES[THEN])
+    named = quick(model="lfm").fit(time[FIRST], frame[FIRST]).update(time[THEN], frame[THEN])
+    plain = quick(model="lfm").fit(TIME[FIRST], WAVES[FIRST]).update(TIME[THEN], WAVES[THEN])
     assert np.array_equal(named.predict(time), plain.predict(TIME))
     with pytest.raises(InputError, match="'b', 'a'"):
         named.update(time[THEN], frame.loc[THEN, ["b", "a"]])
@@ -137,13 +137,13 @@ def test_frames_are_updated_by_frames() -> None:
 def test_a_table_is_updated_too() -> None:
     x = np.random.default_rng(0).normal(size=(60, 2))
     y = x[:, 0] * x[:, 1]
-    model = quick(start="table", hidden=(1,)).fit(x[:40], y[:40])
+    model = quick(model="table").fit(x[:40], y[:40])
     before = np.abs(model.predict(x[40:]) - y[40:]).mean()
     assert np.abs(model.update(x[40:], y[40:]).predict(x[40:]) - y[40:]).mean() < before
 
 
 def test_without_an_exact_last_layer_an_update_is_refused() -> None:
-    model = DeepLFMRegressor("paper", n_steps=1, n_features=3).fit(TIME, WAVES)
+    model = DeepLFMRegressor("paper", n_steps=1).fit(TIME, WAVES)
     with pytest.raises(ConfigError, match=r"update: .*'paper' has no exact last layer.*fit again"):
         model.update(TIME, WAVES)
 
@@ -161,7 +161,7 @@ def test_without_an_exact_last_layer_an_update_is_refused() -> None:
 def test_rows_that_do_not_fit_are_refused_and_change_nothing(
     x: np.ndarray, y: np.ndarray, message: str
 ) -> None:
-    model = quick(start="lfm", n_steps=1).fit(TIME, WAVES)
+    model = quick(model="lfm", n_steps=1).fit(TIME, WAVES)
     before = model.predict(ASKED)
     with pytest.raises(InputError, match=message):
         model.update(x, y)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from deeplfm.estimators.candidates import models_of
 from deeplfm.experiments import models
 from deeplfm.experiments.models import (
     NotAvailableError,
@@ -11,7 +12,8 @@ from deeplfm.experiments.models import (
     ensemble,
     paper_dlfm,
 )
-from deeplfm.recipes import Architecture, recipes_for
+from deeplfm.terms import Paper, Table
+from deeplfm.terms.candidates import SERIES
 
 
 class Trees:
@@ -71,23 +73,22 @@ def test_a_deep_gp_is_trained_as_published_and_as_ours(registry, monkeypatch):
 
 def test_the_ensemble_has_the_default_settings_and_the_budget_for_each_candidate():
     model = build(ensemble("series"))
-    assert (model.preset, model.start, model.n_steps, model.hidden) == ("default", None, None, (3,))
-    n_candidates = len(recipes_for("race", Architecture(), is_series=True))
-    assert model.time_limit == n_candidates * 9.0
+    assert (model.model, model.n_steps) == ("ensemble", None)
+    assert model.time_limit == len(models_of("ensemble", is_series=True)) * 9.0
     assert build(ensemble("table")).time_limit == 3 * 9.0
     assert build(ensemble("series"), budget=None).time_limit is None
 
 
 def test_a_dlfm_is_one_model_with_hidden_layers():
-    for kind, start in (("series", "deep"), ("table", "table")):
+    for kind, declared in (("series", SERIES["deep"]), ("table", Table())):
         model = build(dlfm(kind))
-        assert (model.start, model.time_limit) == (start, 9.0)
+        assert (model.model, model.time_limit) == (declared, 9.0)
     paper = build(paper_dlfm(n_forces=2, n_features=50))
-    assert (paper.preset, paper.n_forces, paper.n_features) == ("paper", 2, 50)
+    assert paper.model == Paper(n_forces=2, n_features=50)
     assert (paper.time_limit, paper.n_steps) == (None, None)  # all its steps, whatever the budget
 
 
 @pytest.mark.parametrize("kind", ["series", "table"])
 def test_a_quick_look_trains_a_few_steps(kind):
     assert build(ensemble(kind), is_quick=True).n_steps <= 5
-    assert build(paper_dlfm(n_features=50), is_quick=True).n_features == 10
+    assert build(paper_dlfm(), is_quick=True).n_features == 10

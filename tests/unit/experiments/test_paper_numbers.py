@@ -7,6 +7,7 @@ import pytest
 from deeplfm.data.uci import Fold
 from deeplfm.errors import ConfigError, InputError
 from deeplfm.experiments.catalogue import EXPERIMENTS, declared, takes_substitute
+from deeplfm.terms import Paper
 
 # Counts and sums of all numbers and of all standard errors, taken from the text of the paper.
 TOTALS = {
@@ -67,16 +68,15 @@ def test_ensemble_dlfm_and_the_papers_dlfm_are_rows_of_every_table(name):
         return found, [entry.build(seed=7, is_quick=False, budget=30.0) for entry in found]
 
     ensembles, models = built("ensemble")
-    assert models and all(model.preset == "default" and model.start is None for model in models)
+    assert models and all(model.model == "ensemble" for model in models)
     assert not any(entry.paper for entry in ensembles)  # the paper has no ensemble
     deep, models = built("DLFM")
-    assert {model.preset for model in models} == {"default", "paper"}
     assert {model.random_state for model in models} == {7}
     for entry, model in zip(deep, models, strict=True):
         is_published = entry.label.startswith("DLFM (paper")
-        assert is_published == (model.preset == "paper")
+        assert is_published == isinstance(model.model, Paper)
         assert is_published == (model.time_limit is None)  # what the paper trains has no limit
-        assert is_published or model.start in ("deep", "table")
+        assert is_published or model.model.has_hidden_layer
         assert entry.paper
 
 

@@ -81,13 +81,13 @@ def test_a_curve_is_of_the_kernels_that_the_model_was_fitted_with(monkeypatch, i
     monkeypatch.setattr(
         curves, "compiled_kernels", lambda wanted: nullcontext(asked.append(wanted))
     )
-    model = DeepLFMRegressor(start="table", n_steps=1, n_features=5, compile=is_compiled)
+    model = DeepLFMRegressor(model="table", n_steps=1, compile=is_compiled)
     assert validation_curve(model, table_split(), seed=0)
     assert asked == [is_compiled]
 
 
 def test_a_curve_follows_the_training_of_our_model_alone():
-    model = DeepLFMRegressor(start="table", n_steps=3, n_features=5)
+    model = DeepLFMRegressor(model="table", n_steps=3)
     points = validation_curve(model, table_split(), seed=0)
     assert [point["step"] for point in points] == [1, 2, 3]
     assert all(np.isfinite([point["nmse"], point["mnll"]]).all() for point in points)

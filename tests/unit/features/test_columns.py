@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
-from deeplfm.features import SYSTEMS, FeatureMap
+from deeplfm.features import SYSTEMS
 from deeplfm.features import columns as columns_module
-from deeplfm.kernels import tiling
+from deeplfm.kernels import tiles
 from deeplfm.kernels.tiles import Tile
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, collapsed, elbo, predictive
@@ -104,7 +104,7 @@ def make(
 ):
     """Layers off the round numbers they begin with, and exact weights that know some rows."""
     known = ("constant", "trend")
-    if SYSTEMS[system].initial_state is not FeatureMap.initial_state:
+    if SYSTEMS[system].n_states:
         known = (*known, "initial_state")
     per_sample = frequencies == "one noise per sample"
 
@@ -175,7 +175,7 @@ def limit(monkeypatch, block_waves, tile_waves):
     """Keep nothing, and make nothing larger than this at once."""
     monkeypatch.setattr(columns_module, "_KEPT_WAVES", 0)
     monkeypatch.setattr(columns_module, "_BLOCK_WAVES", block_waves)
-    monkeypatch.setattr(tiling, "_TILE_WAVES", tile_waves)
+    monkeypatch.setattr(tiles, "_TILE_WAVES", tile_waves)
 
 
 def project(*items):
@@ -232,7 +232,9 @@ def test_blocks_give_the_numbers_of_one_piece(case, monkeypatch):
 
 @pytest.mark.parametrize("case", list(CASES.values())[::2], ids=list(CASES)[::2])
 def test_blocks_give_the_numbers_of_one_piece_in_single_precision(case, monkeypatch):
-    model = make(**case).float()
+    # parabolas of wide hidden values have no digits left in single precision
+    is_wide = case["system"] == "arc2" and case["weights"] == "exact"
+    model = make(**case, hidden_scale=0.5 if is_wide else 1.0).float()
     plain = everything(model)
     cut(monkeypatch, model, CUTS["samples"])
     assert_close(everything(model), plain, TOLERANCE[torch.float32])
@@ -255,13 +257,13 @@ def test_blocks_are_cut_as_these_tests_suppose(system, frequencies, monkeypatch)
 
 def spied(monkeypatch, system):
     """Shapes of the inputs for which columns are made from now on."""
-    calls, waves = [], SYSTEMS[system].waves
+    calls, waves = [], SYSTEMS[system].basis
 
     def spy(self, x, tables, base=None):
         calls.append(tuple(x.shape))
         return waves(self, x, tables, base)
 
-    monkeypatch.setattr(SYSTEMS[system], "waves", spy)
+    monkeypatch.setattr(SYSTEMS[system], "basis", spy)
     return calls
 
 
@@ -459,7 +461,7 @@ def test_a_step_evaluates_every_wave_once(system, monkeypatch):
     model, rows = make(system, inputs=("all",)), []
     limit(monkeypatch, 1, 10**6)
     evaluate = Tile.evaluate
-    monkeypatch.setattr(Tile, "evaluate", lambda tile: (rows.append(tile.lines), evaluate(tile)))
+    monkeypatch.setattr(Tile, "evaluate", lambda tile: (rows.append(tile.place), evaluate(tile)))
     elbo(model, Batch(X, Y, N_ROWS), N_SAMPLES, seeded()).backward()
     assert rows == [(slice(0, N_SAMPLES), slice(0, N_ROWS))]
 

@@ -7,7 +7,7 @@ import torch
 
 from deeplfm.features import SYSTEMS
 from deeplfm.features.harmonic import HarmonicMap, harmonic_sum, steady_coefficients
-from deeplfm.kernels import tiling
+from deeplfm.kernels import tiles
 
 N_SAMPLES, N_ROWS, N_COLUMNS = 3, 4, 5
 HARMONIC = [name for name, system in SYSTEMS.items() if issubclass(system, HarmonicMap)]
@@ -225,12 +225,11 @@ def test_shares_of_inputs_add_up(system, lower_limit, scale):
         hidden,
         original,
         frequency,
-        features.log_decay,
-        features.raw_sensitivity,
-        features.input_weight,
+        *(item for item in features.parameters() if item.requires_grad and item.numel()),
     ]
     gradients, references = (
-        torch.autograd.grad(outputs, learned, cotangent) for outputs in (found, expected)
+        torch.autograd.grad(outputs, learned, cotangent, materialize_grads=True)
+        for outputs in (found, expected)
     )
     for left, right in zip(gradients, references, strict=True):
         torch.testing.assert_close(left, right, rtol=1e-10, atol=1e-11)
@@ -244,7 +243,7 @@ def test_shares_of_inputs_add_up(system, lower_limit, scale):
 def test_moments_without_columns_are_those_of_the_columns(
     system, drawn, sampled, n_inputs, tile, monkeypatch
 ):
-    monkeypatch.setattr(tiling, "_TILE_WAVES", tile)
+    monkeypatch.setattr(tiles, "_TILE_WAVES", tile)
     features = make(system, n_inputs)
     x = normal(*sampled, N_ROWS, n_inputs).requires_grad_()
     frequency = normal(*drawn, *features.frequency_shape, seed=1).requires_grad_()
@@ -258,7 +257,7 @@ def test_moments_without_columns_are_those_of_the_columns(
 def test_moments_without_columns_of_a_share_of_the_inputs(
     system, lower_limit, scale, tile, monkeypatch
 ):
-    monkeypatch.setattr(tiling, "_TILE_WAVES", tile)
+    monkeypatch.setattr(tiles, "_TILE_WAVES", tile)
     features = make(system, lower_limit=lower_limit)
     x = (features.origin + scale * normal(N_SAMPLES, N_ROWS, 2)).requires_grad_()
     frequency = normal(*features.frequency_shape, seed=1).requires_grad_()
@@ -301,7 +300,7 @@ def test_waves_of_a_map_are_complex_exponentials(system):
     omega = frequency.flatten(-2)  # G P K
     size = (features.sensitivity[..., None] * WEIGHT).flatten(-2)  # G P K
     if system in ADDITIVE:
-        terms = size / (features.decay[..., None] + 1j * omega)
+        terms = size * features.transfer(omega)
         angle = x[:, None, :, :, None] * omega[:, None]  # S G N P K
         expected = (terms[:, None] * torch.exp(1j * angle)).sum(-2)
     else:
@@ -317,5 +316,5 @@ def test_waves_of_a_map_are_complex_exponentials(system):
 def test_tables_without_transients_have_none(drawn):
     frequency, amplitude = normal(*drawn, 2, 1, 3, 4), normal(*drawn, 2, 1, 4)
     tables = steady_coefficients(frequency, amplitude, amplitude)
-    assert tables.transient_real.shape == tables.transient_imag.shape == (*drawn, 2, 0, 4)
-    assert tables.decay.shape[: len(drawn)] == tables.extent.shape[: len(drawn)] == drawn
+    assert tables.gain_real.shape == tables.gain_imag.shape == (*drawn, 2, 0, 4)
+    assert all(table.shape[: len(drawn)] == drawn for table in tables)

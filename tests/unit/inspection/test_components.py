@@ -249,7 +249,7 @@ def test_members_that_are_no_sum_of_terms_are_one_component_each(
 def test_logarithms_and_rows_of_a_table_in_the_form_of_the_question() -> None:
     x = pd.DataFrame(np.random.default_rng(0).uniform(size=(40, 2)), index=range(3, 43))
     y = pd.Series(np.exp(x[0] - x[1]), name="yield", index=x.index)
-    model = DeepLFMRegressor(start="table", n_steps=3, n_features=10, log_targets=True).fit(x, y)
+    model = DeepLFMRegressor(model="table", n_steps=3, log_targets=True).fit(x, y)
     table = model.components(x)
     assert table.index.equals(x.index)
     product = means(table["yield"]).prod(axis=1)
@@ -258,7 +258,7 @@ def test_logarithms_and_rows_of_a_table_in_the_form_of_the_question() -> None:
 
 def test_times_of_an_array_are_the_index() -> None:
     time = np.linspace(3, 9, 50)
-    model = DeepLFMRegressor(start="pursuit", n_steps=2).fit(time, np.sin(3 * time))
+    model = DeepLFMRegressor(model="sinusoids + broadband", n_steps=2).fit(time, np.sin(3 * time))
     table = model.components(time[:7])
     assert table.index.to_numpy() == pytest.approx(time[:7])
     assert means(table["y"]).sum(axis=1).to_numpy() == pytest.approx(
@@ -268,6 +268,6 @@ def test_times_of_an_array_are_the_index() -> None:
 
 def test_the_paper_sums_to_rounding_of_its_float32() -> None:
     time = np.linspace(0, 6, 60)
-    model = DeepLFMRegressor(preset="paper", n_steps=3, n_features=10).fit(time, np.sin(3 * time))
+    model = DeepLFMRegressor(model="paper", n_steps=3).fit(time, np.sin(3 * time))
     table = model.components(time)
     assert means(table["y"]).sum(axis=1).to_numpy() == pytest.approx(model.predict(time), abs=1e-5)

@@ -29,7 +29,7 @@ PAIR = np.stack(
 
 
 def quick(**options: object) -> DeepLFMRegressor:
-    return DeepLFMRegressor(**{"start": "pursuit", "n_steps": 3, "n_features": 20} | options)
+    return DeepLFMRegressor(**{"model": "sinusoids + broadband", "n_steps": 3} | options)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def lines() -> DeepLFMRegressor:
 
 @pytest.fixture(scope="module")
 def deep() -> DeepLFMRegressor:
-    return quick(start="deep", hidden=(3, 2)).fit(TIME, PAIR + NOISE)
+    return quick(model="dlfm", hidden=(3, 2)).fit(TIME, PAIR + NOISE)
 
 
 def band(spectrum: Spectrum, frequency: float, width: float = 1.5 / SPAN) -> float:
@@ -50,7 +50,7 @@ def band(spectrum: Spectrum, frequency: float, width: float = 1.5 / SPAN) -> flo
     ("start", "system"), [("pursuit", "ode1"), ("pursuit", "eq"), ("deep", "ode1")]
 )
 def test_a_wave_has_half_its_squared_amplitude_at_its_frequency(start: str, system: str) -> None:
-    model = quick(start=start, system=system, hidden=(1,)).fit(TIME, PAIR + NOISE)
+    model = quick(start=start, system=system).fit(TIME, PAIR + NOISE)
     first, second = model.spectrum()
     assert [first.label, second.label] == ["y0", "y1"]
     assert first.member in model.fit_result_.names
@@ -179,7 +179,7 @@ def test_a_covariate_is_not_taken_for_time() -> None:
 
 def test_tables_have_neither_spectrum_nor_filters() -> None:
     x = np.random.default_rng(0).normal(size=(40, 2))
-    model = quick(start="table", hidden=(2,)).fit(x, x[:, 0])
+    model = quick(model="table").fit(x, x[:, 0])
     assert model.spectrum() == []
     assert model.filters() == []
     assert [curve.label for curve in model.hidden_layers(x)] == [

@@ -16,10 +16,10 @@ import deeplfm.kernels.plain as plain
 from deeplfm import DeepLFMRegressor
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.features.harmonic import harmonic_sum
-from deeplfm.kernels import compiled_kernels, kernels_for, load_kernels, tiling
-from deeplfm.kernels.arguments import Moments
+from deeplfm.kernels import compiled_kernels, kernels_for, load_kernels, tiles
 from deeplfm.kernels.build import CompilerError, build, find_compiler
 from deeplfm.kernels.compiled import CompiledKernels
+from deeplfm.kernels.tiles import Moments
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, collapsed, elbo
 from deeplfm.randomness import generator_for
@@ -61,6 +61,7 @@ def value_and_gradients(model: DeepLFM, objective) -> list[Tensor]:
 
 BLOCKS = {
     "ode1": BlockConfig(n_forces=2, n_features=7, extras=("constant", "trend", "initial_state")),
+    "ode2": BlockConfig("ode2", n_forces=2, n_features=7, extras=("initial_state",)),
     "running": BlockConfig(n_features=9, options={"lower_limit": -math.inf}),
     "later": BlockConfig(n_features=9, options={"lower_limit": -1.5}),
     "drawn": BlockConfig(n_features=7, noise_per_sample=True),
@@ -108,15 +109,13 @@ def moments_of_some_powers(dtype: torch.dtype, n_shared: int, has_base: bool) ->
         "frequency": (2, 3, 2, 13),
         "amplitude": (2, 3, 13),
         "phase": (2, 3, 13),
-        "decay": (2, 6),
-        "extent": (2, 6),
+        "transients": (2, 30, 4, 33),
         "gains": (2, 2, 30, 13),
         "base": (2, 2, 33 if has_base else 0, 13),
         "mean": (2, 26, 3),
         "variance": (2, 26, 3),
     }
     items = {name: normal(*shape, seed=k) for k, (name, shape) in enumerate(shapes.items())}
-    items["extent"] = 3 + items["extent"].abs()
     items["gains"] = items["gains"] * is_asked.flatten(2, 3)
     return Moments(**{name: item.to(dtype) for name, item in items.items()})
 
@@ -173,7 +172,7 @@ def test_squares_are_those_of_the_moments(
 def test_tiles_do_not_show(monkeypatch: pytest.MonkeyPatch, tile: int, n_units: int) -> None:
     layer = {"own_features": n_units == 1}
     expected = value_and_gradients(model_of(torch.float64, BLOCKS["ode1"], **layer), elbo)
-    monkeypatch.setattr(tiling, "_TILE_WAVES", tile)
+    monkeypatch.setattr(tiles, "_TILE_WAVES", tile)
     found = value_and_gradients(model_of(torch.float64, BLOCKS["ode1"], **layer), elbo)
     for left, right in zip(found, expected, strict=True):
         assert relative(left, right) < 1e-12
@@ -244,7 +243,7 @@ def test_estimator_with_compiled_kernels_predicts_the_same() -> None:
     time = torch.linspace(0, 6, 80).numpy()
     value = torch.sin(3 * torch.linspace(0, 6, 80)).numpy()
     predicted = [
-        DeepLFMRegressor(preset="paper", n_features=10, n_steps=3, dtype="float64", compile=compile)
+        DeepLFMRegressor(model="paper", n_features=10, n_steps=3, dtype="float64", compile=compile)
         .fit(time, value)
         .predict(time)
         for compile in (False, True)

@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from deeplfm.kernels import threads, tiling
-from deeplfm.kernels.arguments import Moments
+from deeplfm.kernels import threads, tiles
 from deeplfm.kernels.plain import PlainKernels
 from deeplfm.kernels.threads import on_threads
+from deeplfm.kernels.tiles import Moments
 
 
 @pytest.fixture
@@ -111,19 +111,19 @@ def moments() -> Moments:
         "frequency": (3, 2, 1, 5),
         "amplitude": (3, 2, 5),
         "phase": (3, 2, 5),
-        "decay": (3, 2),
-        "extent": (3, 2),
+        "transients": (3, 6, 7, 11),
         "gains": (3, 2, 6, 5),
         "base": (2, 3, 11, 5),
         "mean": (3, 10, 1),
         "variance": (3, 10, 1),
     }
     generator = torch.Generator().manual_seed(0)
-    made = {
-        name: torch.randn(shape, generator=generator, dtype=torch.float64)
-        for name, shape in shapes.items()
-    }
-    return Moments(**{**made, "extent": made["x"].abs().amax((0, 1, 2)).expand(3, 2)})
+    return Moments(
+        **{
+            name: torch.randn(shape, generator=generator, dtype=torch.float64)
+            for name, shape in shapes.items()
+        }
+    )
 
 
 def everything(given: Moments) -> list[Tensor]:
@@ -138,10 +138,10 @@ def everything(given: Moments) -> list[Tensor]:
 
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch, two_threads: None) -> None:
-    monkeypatch.setattr(tiling, "_LEAST_WAVES", 1)
-    monkeypatch.setattr(tiling, "_TILE_WAVES", 30)
-    monkeypatch.setattr(tiling, "_SHARE_TILES", 2)
-    assert tiling.Tiling(moments()).n_threads == 2
+    monkeypatch.setattr(tiles, "_LEAST_WAVES", 1)
+    monkeypatch.setattr(tiles, "_TILE_WAVES", 30)
+    monkeypatch.setattr(tiles, "_SHARE_TILES", 2)
+    assert tiles.Tiling(moments()).n_threads == 2
 
 
 @pytest.mark.parametrize("n_own", [1, 3], ids=["one x", "own x"])

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from deeplfm.kernels import tiling
-from deeplfm.kernels.arguments import Moments
+from deeplfm.kernels import tiles
 from deeplfm.kernels.plain import PlainKernels
-from deeplfm.kernels.workspace import workspace
+from deeplfm.kernels.threads import workspace
+from deeplfm.kernels.tiles import Moments
 
 N_INPUTS, N_POWERS, N_COLUMNS = 2, 3, 6
 
@@ -33,8 +33,7 @@ def moments(n_batches: int = 2, n_samples: int = 5, n_rows: int = 7) -> Moments:
         frequency=draw(n_batches, N_INPUTS, 1, N_COLUMNS),
         amplitude=draw(n_batches, N_INPUTS, N_COLUMNS),
         phase=draw(n_batches, N_INPUTS, N_COLUMNS),
-        decay=draw(n_batches, N_INPUTS).abs(),
-        extent=x.abs().amax((0, 1, 2)).expand(n_batches, -1),
+        transients=draw(n_batches, N_INPUTS * (1 + N_POWERS), n_samples, n_rows),
         gains=gains,
         base=draw(2, n_batches, n_rows, N_COLUMNS),
         mean=draw(n_batches, 2 * N_COLUMNS, 3),
@@ -47,11 +46,8 @@ def features(given: Moments) -> Tensor:
     x = given.x.expand(len(given.mean), -1, -1, -1)
     angle = torch.einsum("bsnp,bpk->bsnpk", x, given.frequency[:, :, 0])
     wave = given.amplitude[:, None, None] * torch.exp(1j * (angle + given.phase[:, None, None]))
-    scaled = x / given.extent[:, None, None]
-    lines = [torch.exp(-given.decay[:, None, None] * x)]
-    lines += [scaled**power for power in range(1, N_POWERS + 1)]
     gains = torch.complex(given.gains[:, 0], given.gains[:, 1])
-    transients = torch.einsum("bsnl,blk->bsnk", torch.cat(lines, -1).to(gains.dtype), gains)
+    transients = torch.einsum("blsn,blk->bsnk", given.transients.to(gains.dtype), gains)
     base = torch.complex(given.base[0], given.base[1])[:, None]
     total = wave.sum(-2) + transients + base
     return torch.cat([total.real, total.imag], -1)
@@ -62,15 +58,15 @@ def features(given: Moments) -> Tensor:
 def test_tiles_go_through_every_row_of_every_sample_once(
     monkeypatch: pytest.MonkeyPatch, tile_waves: int, n_threads: int
 ) -> None:
-    monkeypatch.setattr(tiling, "_TILE_WAVES", tile_waves)
-    monkeypatch.setattr(tiling, "_LEAST_WAVES", 1)
+    monkeypatch.setattr(tiles, "_TILE_WAVES", tile_waves)
+    monkeypatch.setattr(tiles, "_LEAST_WAVES", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: n_threads)
     given = moments()
-    cut = tiling.Tiling(given)
+    cut = tiles.Tiling(given)
     seen: Counter[tuple[int, int, int]] = Counter()
     shares = cut.shares(iter(range(len(cut.tasks))))
     for tile in (tile for share in shares for tile in share.tiles()):
-        batch, (samples, rows) = tile.batch.number, tile.lines
+        batch, (samples, rows) = tile.batch.number, tile.place
         torch.testing.assert_close(tile.given.x[..., 0].mT, given.x[0, samples, rows].flatten(0, 1))
         seen.update(
             (batch, sample, row)
@@ -85,9 +81,9 @@ def test_columns_with_powers_are_brought_together_and_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given = moments()
-    assert tiling.Tiling(given).order is None  # so few rows are not worth it
-    monkeypatch.setattr(tiling, "_LEAST_WAVES", 1)
-    cut = tiling.Tiling(given)
+    assert tiles.Tiling(given).order is None  # so few rows are not worth it
+    monkeypatch.setattr(tiles, "_LEAST_WAVES", 1)
+    cut = tiles.Tiling(given)
     assert [n_columns for _, n_columns in cut.kinds] == [N_COLUMNS, 2]
     assert cut.order is not None
     assert cut.order[0, 0] == 4
@@ -102,19 +98,17 @@ def test_columns_with_powers_are_brought_together_and_back(
 def test_moments_and_gradients_are_those_of_the_formula(
     monkeypatch: pytest.MonkeyPatch, tile_waves: int, least_waves: int
 ) -> None:
-    monkeypatch.setattr(tiling, "_TILE_WAVES", tile_waves)
-    monkeypatch.setattr(tiling, "_LEAST_WAVES", least_waves)
+    monkeypatch.setattr(tiles, "_TILE_WAVES", tile_waves)
+    monkeypatch.setattr(tiles, "_LEAST_WAVES", least_waves)
     given = Moments(*(item.clone().requires_grad_() for item in moments()))
     columns = features(given)
     mean = torch.einsum("bsnk,bku->bsnu", columns, given.mean)
     variance = torch.einsum("bsnk,bku->bsnu", columns.square(), given.variance)
     of_mean, of_variance = torch.randn_like(mean), torch.randn_like(variance)
-    asked = [item for name, item in given._asdict().items() if name != "extent"]
-    gradients = torch.autograd.grad((mean, variance), asked, (of_mean, of_variance))
+    gradients = torch.autograd.grad((mean, variance), given, (of_mean, of_variance))
     kernels, plain = PlainKernels(), moments()
     torch.testing.assert_close(kernels.moments(plain), (mean.detach(), variance.detach()))
     pulled = kernels.pull_moments(plain, of_mean, of_variance)._asdict()
-    del pulled["extent"]
     asks_gain = plain.gains != 0  # others are those that no row may change
     pulled["gains"] = torch.where(asks_gain, pulled["gains"], 0.0)
     for (name, found), expected in zip(pulled.items(), gradients, strict=True):

@@ -75,7 +75,7 @@ def test_intervals_of_a_filled_gap_are_not_those_of_a_forecast() -> None:
     time = np.linspace(0, 10, 120)
     wave = np.sin(3 * time) + 0.1 * np.random.default_rng(0).normal(size=120)
     wave[90:] += np.linspace(0, 1, 30)  # the held-out tail is worse than the rest
-    model = DeepLFMRegressor(start="pursuit", n_steps=10).fit(time, wave)
+    model = DeepLFMRegressor(model="sinusoids + broadband", n_steps=10).fit(time, wave)
     (member,) = model.model_.members
     assert float(member.likelihood.inflation[0]) > 1.2
     inside, beyond = model.predict([5.0, 13.0], return_std=True)[1]

@@ -9,7 +9,9 @@ NASTY = "ecg <script>alert(1)</script> & %{x} $y$"
 
 
 def quick(**options: object) -> DeepLFMForecaster:
-    return DeepLFMForecaster(**{"start": "pursuit", "n_steps": 3, "random_state": 0} | options)
+    return DeepLFMForecaster(
+        **{"model": "sinusoids + broadband", "n_steps": 3, "random_state": 0} | options
+    )
 
 
 def waves(n_rows: int = 120) -> pd.DataFrame:

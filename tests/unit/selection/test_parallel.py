@@ -222,7 +222,12 @@ def test_a_number_of_jobs_that_cannot_be_is_refused(n_jobs: object) -> None:
 def test_rows_on_disk_are_fitted_here_one_start_after_the_other(tmp_path: Path) -> None:
     times = np.memmap(tmp_path / "t", mode="w+", shape=(40, 1), dtype=float)
     times[:, 0] = np.arange(40)
-    settings = {"start": "pursuit", "n_steps": 2, "n_jobs": 2, "progress": False}
+    settings = {
+        "model": "sinusoids + broadband",
+        "n_steps": 2,
+        "n_jobs": 2,
+        "progress": False,
+    }
     model = DeepLFMRegressor(**settings)
     asked = []
     model._n_jobs = lambda rows: asked.append(DeepLFMRegressor._n_jobs(model, rows)) or 1

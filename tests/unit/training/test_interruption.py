@@ -45,7 +45,7 @@ loop._Run._step = step
 x = np.linspace(0, 10, 60)
 for case in json.loads(sys.argv[1]):
     n_steps, quit_at_once = 0, False
-    model = DeepLFMRegressor(n_features=5, hidden=(1,), **case["options"])
+    model = DeepLFMRegressor(**case["options"])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -74,11 +74,11 @@ for case in json.loads(sys.argv[1]):
 ENDLESS = 10**7
 # options of the fit, and the step after which it is interrupted
 CASES: dict[str, tuple[dict[str, object], int]] = {
-    "alone": ({"start": "pursuit", "n_steps": ENDLESS}, 3),
-    "paper": ({"preset": "paper", "n_steps": ENDLESS}, 3),
-    "refit": ({"start": "pursuit", "n_steps": 5}, 7),
+    "alone": ({"model": "sinusoids + broadband", "n_steps": ENDLESS}, 3),
+    "paper": ({"model": "paper", "n_steps": ENDLESS}, 3),
+    "refit": ({"model": "sinusoids + broadband", "n_steps": 5}, 7),
     "race": ({"n_steps": 2}, 3),
-    "twice": ({"start": "pursuit", "n_steps": ENDLESS}, 3),
+    "twice": ({"model": "sinusoids + broadband", "n_steps": ENDLESS}, 3),
 }
 
 

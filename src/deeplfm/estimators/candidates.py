@@ -1,0 +1,143 @@
+"""From the argument ``model`` to the candidates of a selection."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from deeplfm.ensemble.autoregression_candidates import feedback_recipe, memory_recipe
+from deeplfm.ensemble.tables import density_recipe, neighbours_recipe
+from deeplfm.errors import ConfigError
+from deeplfm.selection.candidate import Candidate
+from deeplfm.terms import (
+    BuildContext,
+    NamedModel,
+    Paper,
+    SharedForces,
+    Sum,
+    Table,
+    Term,
+    parse,
+)
+from deeplfm.terms.candidates import SERIES, STEPS
+
+Member = Callable[[BuildContext], Candidate]
+Model = Sum | NamedModel | Member
+
+OF_SERIES: dict[str, Member] = {
+    "autoregression": feedback_recipe,
+    "linear autoregression": memory_recipe,
+}
+OF_ALL: dict[str, Member] = {
+    "nearest-neighbour GP": neighbours_recipe,
+    "mixture density": density_recipe,
+}
+_GAPS_ONLY: dict[str, Member] = {
+    "nearest-neighbour GP": lambda context: neighbours_recipe(context, margin=float("inf"))
+}
+NAMES = ("auto", "ensemble", "dlfm", "lfm", "paper")
+
+
+def models_of(model: Any, is_series: bool) -> dict[str, Model]:
+    """The declared models behind the argument ``model``, by name.
+
+    Args:
+        model: a name, a text, a term, a sum, a whole model, or a dict of these.
+        is_series: the first input is time.
+    """
+    if isinstance(model, dict):
+        if not model:
+            raise ConfigError("model: an empty dict found. Give at least one candidate in it.")
+        return {str(name): _one(item, is_series) for name, item in model.items()}
+    if isinstance(model, str) and model.strip().lower() in ("auto", "ensemble"):
+        return _several(model.strip().lower(), is_series)
+    one = _one(model, is_series)
+    return {model if isinstance(model, str) else str(model): one}
+
+
+def in_time_units(model: Any, convert: Callable[[Any], float]) -> Any:
+    """The same argument ``model`` with periods converted to numbers of time units."""
+    if isinstance(model, dict):
+        return {name: in_time_units(item, convert) for name, item in model.items()}
+    if isinstance(model, str):
+        try:
+            model = parse(model)
+        except ConfigError:  # a name, or refused when it is fitted
+            return model
+    return model.in_time_units(convert) if hasattr(model, "in_time_units") else model
+
+
+def candidates_of(
+    models: dict[str, Model], context: BuildContext, n_steps: int | None
+) -> list[Candidate]:
+    """Models as candidates that can be built, trained and compared."""
+    return [_candidate(name, model, context, n_steps) for name, model in models.items()]
+
+
+def _several(name: str, is_series: bool) -> dict[str, Model]:
+    if name == "auto":
+        return dict(SERIES) if is_series else {"deep": Table()}
+    if is_series:
+        return {**SERIES, **OF_SERIES, **_GAPS_ONLY}
+    return {"deep": Table(), **OF_ALL}
+
+
+def _one(model: Any, is_series: bool) -> Model:
+    """One model, checked against the kind of data."""
+    found = _read(model, is_series)
+    if not is_series and (isinstance(found, Sum) or found in OF_SERIES.values()):
+        raise ConfigError(
+            f"model: {model} is a model of time, and the data are a table of several inputs. Use "
+            "'ensemble' or 'dlfm', or give is_series=True where the first input is time."
+        )
+    return found
+
+
+def _read(model: Any, is_series: bool) -> Model:
+    if isinstance(model, Term):
+        return Sum((model,))
+    if isinstance(model, Sum | NamedModel):
+        return model
+    if not isinstance(model, str):
+        raise ConfigError(
+            f"model: {model!r} found. Give a sum of terms, such as Trend() + Season(12), a name "
+            f"({', '.join(NAMES)}), or a dict of candidates."
+        )
+    name = model.strip()
+    named: dict[str, Callable[[], Model]] = {
+        "dlfm": lambda: SERIES["deep"] if is_series else Table(),
+        "lfm": lambda: Sum((SharedForces(),)),
+        "paper": Paper,
+    }
+    members = {
+        key.lower().replace(" ", "-"): member for key, member in {**OF_SERIES, **OF_ALL}.items()
+    }
+    key = name.lower().replace(" ", "-")
+    if key in named:
+        return named[key]()
+    if key in members:
+        return members[key]
+    try:
+        return parse(name)
+    except ConfigError as error:
+        close = difflib.get_close_matches(key, [*NAMES, *members], n=1)
+        if close and "+" not in name:
+            raise ConfigError(
+                f"model: {name!r} is not known. Did you mean {close[0]!r}? Names: "
+                f"{', '.join([*NAMES, *members])}; or a sum of terms."
+            ) from None
+        raise error
+
+
+def _candidate(name: str, model: Model, context: BuildContext, n_steps: int | None) -> Candidate:
+    if not isinstance(model, Sum | NamedModel):
+        return replace(model(replace(context, n_steps=n_steps)), name=name)
+    steps = n_steps if n_steps is not None else STEPS.get(name, model.n_steps)
+    context = replace(context, n_steps=steps)
+
+    def build(rows: Any, seed: int) -> Any:
+        return model.build(rows, replace(context, seed=seed))
+
+    return Candidate(name, build, model.schedule(steps), model.margin)

@@ -1,0 +1,335 @@
+r"""Responses of a linear differential equation with constant coefficients to latent forces.
+
+A system is a subclass of :class:`Response` that gives its characteristic polynomial, its bandwidth and,
+to be fast, the closed form of its free response. All else follows here.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Complex, Float
+from torch import Tensor, nn
+
+from deeplfm.features.base import Coefficients
+from deeplfm.features.harmonic import HarmonicCoefficients, HarmonicMap, steady_coefficients
+
+_NEARLY_ZERO = 1e-30  # a gain of exactly 0 gets no gradient
+# |root − jω| × extent up to which wave and transient, which nearly cancel, are written as a series.
+_RADIUS = 0.2
+# The same where all roots and jω are near 0, for equations of order two and more: a closed form loses
+# a factor for each root.
+_WIDE_RADIUS = 0.5
+
+
+class Response(HarmonicMap):
+    r"""Random Fourier response features of P(D) f = Σ_q S_q u_q, with k_u = exp(−r²/ℓ²).
+
+    P(D) = Dⁿ + p₁Dⁿ⁻¹ + … + p_n is the characteristic polynomial of each group and input. From rest at
+    the lower limit a, a wave e^{jωt} has the response
+
+        φ(t) = H(jω) e^{jωa} [e^{jωs} − Σ_{k<n} (jω)ᵏ h_k(s)],   s = t − a,   H = 1/P,
+
+    where h_k is the free response whose k-th derivative is 1 at s = 0, and all others 0. For several
+    inputs the complex features are summed over the input dimensions, as in the paper;
+    ``weighted_inputs`` multiplies each by α_m, its alternative for future work.
+
+    Args:
+        n_inputs: see :class:`FeatureMap`, as the other arguments not listed.
+        n_forces: number Q of latent forces.
+        n_features: number M of frequencies per force.
+        n_groups: number G of parameter sets.
+        extras: columns beside the force.
+        shared_forces: all groups respond to the same forces.
+        max_lengthscale: upper bound on ℓ.
+        lower_limit: a, where the convolution begins. The paper's a = 0 forces f(0) = 0; −∞ is a
+            system that was running long before the data.
+        weighted_inputs: learn one weight α_m per input dimension.
+        positive_sensitivity: S = |ρ| of the learned ρ, as in the authors' code.
+    """
+
+    spectral_variance: ClassVar[float] = 2.0
+    is_additive: ClassVar[bool] = True
+    has_force: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        n_inputs: int,
+        n_forces: int,
+        n_features: int,
+        n_groups: int = 1,
+        extras: tuple[str, ...] = (),
+        shared_forces: bool = False,
+        max_lengthscale: float = math.inf,
+        lower_limit: float = 0.0,
+        weighted_inputs: bool = False,
+        positive_sensitivity: bool = False,
+    ) -> None:
+        super().__init__(
+            n_inputs, n_forces, n_features, n_groups, extras, shared_forces, max_lengthscale
+        )
+        self.positive_sensitivity = positive_sensitivity
+        self.lower_limit = float(lower_limit)
+        self.origin = self.lower_limit if math.isfinite(lower_limit) else 0.0
+        self.input_weight = nn.Parameter(torch.ones(n_inputs)) if weighted_inputs else None
+
+    @property
+    def sensitivity(self) -> Float[Tensor, "G P Q"]:
+        """Sensitivity S of the system to each force."""
+        sensitivity = super().sensitivity
+        return sensitivity.abs() if self.positive_sensitivity else sensitivity
+
+    @property
+    @abstractmethod
+    def polynomial(self) -> Float[Tensor, "G P n"]:
+        """p₁ … p_n, such that all roots of P have a negative real part."""
+
+    @abstractmethod
+    def set_bandwidth(self, width: float | Float[Tensor, "#G #P"]) -> None:
+        """Set the parameters such that |p_n|^(1/n) is this width."""
+
+    def free_response(
+        self, time: Float[Tensor, "B P N"], polynomial: Float[Tensor, "B P n"]
+    ) -> tuple[Float[Tensor, "B P N"], ...]:
+        """h_0 … h_{n−1} from the matrix exponential; a closed form in a child is many times faster."""
+        matrix = _companion(polynomial).unsqueeze(-3) * time[..., None, None]  # B P N n n
+        return torch.linalg.matrix_exp(matrix)[..., 0, :].unbind(-1)
+
+    @property
+    def bandwidth(self) -> Float[Tensor, "G P"]:
+        """|p_n|^(1/n), the geometric mean of the roots."""
+        last = self.polynomial[..., -1]
+        return (last.abs() ** (1 / self.n_states)).to(self.raw_sensitivity.dtype)
+
+    def transfer(self, frequency: Float[Tensor, "*S #G #P F"]) -> Complex[Tensor, "*S G P F"]:
+        """H(jω) = 1/P(jω)."""
+        wave = torch.complex(torch.zeros_like(frequency), frequency)
+        return 1 / _evaluate(self.polynomial.to(frequency.dtype), wave)
+
+    @torch.no_grad()
+    def growth(self, extent: Float[Tensor, " P"]) -> float:
+        """Decay of the fastest root × extent; without a transient nothing grows."""
+        if math.isinf(self.lower_limit) and "initial_state" not in self.extras:
+            return 0.0
+        decay = -torch.linalg.eigvals(_companion(self.polynomial.double())).real.amin(-1)
+        return float((decay * extent).amax())
+
+    def initial_state(self, x: Float[Tensor, "*S 1 N P"]) -> Float[Tensor, "*S G N E"]:
+        """Free responses to each state at the lower limit (at 0 when a = −∞)."""
+        functions = self.free_response((x - self.origin).mT, self.polynomial)
+        states = torch.stack([item.to(x.dtype) for item in functions], dim=-2)  # *S G P n N
+        return states.flatten(-3, -2).mT
+
+    def coefficients(
+        self,
+        frequency: Float[Tensor, "*S #G P Q M"],
+        feature_weight: Float[Tensor, " M"],
+        extent: Float[Tensor, "*#S P"],
+        inputs: slice = slice(None),
+    ) -> Coefficients:
+        """One term for each input dimension."""
+        sensitivity = self.sensitivity
+        if self.input_weight is not None:
+            sensitivity = sensitivity * self.input_weight[:, None]
+        gain = (sensitivity[..., None] * feature_weight.to(sensitivity.dtype)).flatten(-2)  # G P K
+        frequency = frequency.flatten(-2)[..., inputs, :]
+        return response_coefficients(
+            self.polynomial[:, inputs],
+            frequency.expand(*frequency.shape[:-3], self.n_groups, *frequency.shape[-2:]),
+            gain[:, inputs],
+            extent,
+            self.lower_limit,
+        )
+
+
+def response_coefficients(
+    polynomial: Float[Tensor, "G J n"],
+    frequency: Float[Tensor, "*S G J K"],
+    gain: Float[Tensor, "*#S G J K"],
+    extent: Float[Tensor, "*#S J"],
+    lower_limit: float = 0.0,
+) -> HarmonicCoefficients:
+    r"""Coefficients of Σ_j S_jk φ_j of :class:`Response`.
+
+    The closed form is 0/0 where jω is a root of P, and near it wave and transient cancel. There a column
+    is written as a series: of powers of s where jω and all roots are near 0, and of powers times free
+    responses where jω is near one root only (resonance with little damping). Computed in float64: the
+    coefficients are small, and their gradients are sums over all rows.
+
+    Args:
+        polynomial: p₁ … p_n of each term.
+        frequency: ω.
+        gain: S, with the weight of the feature.
+        extent: largest |s| of each term.
+        lower_limit: a; with −∞ the transient has died out.
+    """
+    dtype, order = frequency.dtype, polynomial.shape[-1]
+    gain = torch.where(gain == 0, gain + _NEARLY_ZERO, gain)
+    # the free responses of second and higher orders are differences, which need the digits
+    kept = polynomial.double() if order > 1 else polynomial
+    polynomial, frequency, gain = (item.double() for item in (polynomial, frequency, gain))
+    wave = torch.complex(torch.zeros_like(frequency), frequency)  # jω
+    value = _evaluate(polynomial, wave)
+    if math.isinf(lower_limit):
+        steady = frequency.unsqueeze(-2), gain / value.abs(), -value.angle()
+        return steady_coefficients(*(item.to(dtype) for item in steady))
+
+    with torch.no_grad():
+        reach = extent.double()[..., None, :, None]  # *#S 1 J 1
+        radius = torch.hypot(_root_bound(polynomial).unsqueeze(-1), frequency) * reach
+        is_small = radius < (_RADIUS if order == 1 else _WIDE_RADIUS)
+        is_near, root = _resonance(polynomial, wave, reach, is_small)
+    extent = torch.where(extent > 0, extent, 1.0)  # the unit of the powers
+    reach = extent.double()[..., None, :, None]
+    is_far = ~(is_small | is_near)
+    value = torch.where(is_far, value, 1.0)
+    amplitude = torch.where(is_far, gain, 0.0) / value.abs()
+    turn = frequency * lower_limit
+    phase = turn - value.angle()
+    # Whole turns are taken away while there are digits for them: the dtype may have few.
+    phase = phase - 2 * math.pi * torch.round(phase.detach() / (2 * math.pi))
+
+    states = [[-torch.polar(amplitude, phase) * wave**k] for k in range(order)]
+    rotated = torch.polar(gain, turn)  # S e^{jωa}
+    if bool(is_near.any()):
+        n_terms = _n_terms(_RADIUS, dtype)
+        series = _series_near_root(polynomial, wave, root, reach, is_near, n_terms)
+        for state, (first, *powers) in zip(states, series, strict=True):
+            state[0] = state[0] + rotated * first
+            state.extend(rotated * item for item in powers)
+    powers = []
+    if bool(is_small.any()):
+        n_terms = _n_terms(float(radius[is_small].max()), dtype)
+        powers = _series_near_zero(polynomial, wave, reach, is_small, n_terms)
+    gains = torch.cat(
+        [item for state in states for item in state] + [rotated * item for item in powers], dim=-2
+    )
+    samples = frequency.shape[:-3]
+    orders = torch.tensor([len(states[0]) - 1, len(powers)])
+    return HarmonicCoefficients(
+        frequency.unsqueeze(-2).to(dtype),
+        amplitude.to(dtype),
+        phase.to(dtype),
+        gains.real.to(dtype),
+        gains.imag.to(dtype),
+        kept.expand(*samples, -1, -1, -1),
+        extent.expand(*samples, -1).to(dtype),
+        orders.expand(*samples, -1),
+    )
+
+
+def _series_near_zero(
+    polynomial: Tensor, wave: Tensor, reach: Tensor, is_small: Tensor, n_terms: int
+) -> list[Complex[Tensor, "*S G J K"]]:
+    r"""Gains of (s/e)^{n+i}, i = 0, 1, …: the homogeneous polynomials of jω and all roots over (n+i)!.
+
+    Their generating function is 1/((1 − jωz)(1 + p₁z + … + p_n zⁿ)), so that no root is needed.
+    """
+    order = polynomial.shape[-1]
+    wave = torch.where(is_small, wave, 0.0)
+    factors = [torch.where(is_small, item.unsqueeze(-1), 0.0) for item in polynomial.unbind(-1)]
+    of_roots = [torch.ones_like(wave.real)]
+    scale = torch.where(is_small, reach**order / math.factorial(order), 0.0)
+    total, found = torch.ones_like(wave), []
+    for i in range(n_terms):
+        found.append(scale * total)
+        before = zip(factors, reversed(of_roots), strict=False)
+        of_roots.append(-sum((factor * item for factor, item in before), start=0.0 * wave.real))
+        total = of_roots[-1] + wave * total
+        scale = scale * reach / (order + i + 1)
+    return found
+
+
+def _resonance(
+    polynomial: Tensor, wave: Tensor, reach: Tensor, is_small: Tensor
+) -> tuple[Bool[Tensor, "*S G J K"], Complex[Tensor, "*S G J K"]]:
+    """Columns whose jω is near one root of P, and that root."""
+    none = torch.zeros_like(is_small)
+    if polynomial.shape[-1] == 1:  # near its only root a column is small
+        return none, wave
+    roots = torch.linalg.eigvals(_companion(polynomial))  # G J n
+    if not bool(((roots.real.abs() * reach) < _RADIUS).any()):
+        return none, wave
+    distance = (wave.unsqueeze(-1) - roots.unsqueeze(-2)).abs()  # *S G J K n
+    least, which = distance.min(-1)
+    root = roots.unsqueeze(-2).expand_as(distance).gather(-1, which.unsqueeze(-1)).squeeze(-1)
+    return (least * reach < _RADIUS) & ~is_small, root
+
+
+def _series_near_root(
+    polynomial: Tensor,
+    wave: Tensor,
+    root: Tensor,
+    reach: Tensor,
+    is_near: Tensor,
+    n_terms: int,
+) -> list[list[Complex[Tensor, "*S G J K"]]]:
+    r"""Gains of h_k (s/e)^m for each k, m = 0, 1, …, where jω is near a root r.
+
+    With P(D) = Q(D)(D − r) and q = jω − r, the response is (ψ − Σ_k ψ⁽ᵏ⁾(0) h_k)/Q(jω), where
+    ψ = s e^{rs} Σ_m (qs)^m/(m+1)! and e^{rs} = Σ_k rᵏ h_k.
+    """
+    order = polynomial.shape[-1]
+    ones = torch.ones_like(wave)
+    wave, root = (torch.where(is_near, item, ones) for item in (wave, root))
+    factors = [ones, *(item.unsqueeze(-1) * ones for item in polynomial.unbind(-1))]
+    # a Newton step from a root that is known: it changes nothing but has the root's gradient
+    slope = torch.zeros_like(root)
+    for i in range(order):
+        slope = slope * root + (order - i) * factors[i].detach()
+    root = root - _evaluate(polynomial, root) / slope
+    quotient, remainder = torch.zeros_like(wave), torch.zeros_like(wave)
+    for factor in factors[:-1]:  # synthetic division of P by (D − r), evaluated at jω
+        remainder = remainder * root + factor
+        quotient = quotient * wave + remainder
+    scale = torch.where(is_near, 1.0, 0.0) / torch.where(is_near, quotient, ones)
+    found = [[torch.zeros_like(wave)]]
+    derivative = ones  # ψ⁽ᵏ⁾(0), k = 1, 2, …
+    for k in range(1, order):
+        found.append([-scale * derivative])
+        derivative = root**k + wave * derivative
+    for m in range(n_terms):
+        scale = scale * reach / (m + 1)
+        for k, gains in enumerate(found):
+            gains.append(scale * root**k)
+        scale = scale * (wave - root)
+    return found
+
+
+def _n_terms(radius: float, dtype: torch.dtype) -> int:
+    """Terms of Σ zⁿ⁻¹/n! whose derivatives, 2n|z|ⁿ⁻¹/(n+1)! beside the first, a dtype resolves."""
+    n, last = 2, 2 * radius / 3
+    while last > 8 * torch.finfo(dtype).eps:
+        n += 1
+        last *= radius * n / ((n - 1) * (n + 1))
+    return n
+
+
+def _evaluate(
+    polynomial: Float[Tensor, "G J n"], at: Complex[Tensor, "*S #G #J K"]
+) -> Complex[Tensor, "*S G J K"]:
+    """P at complex numbers."""
+    value = torch.ones_like(at)
+    for factor in polynomial.unbind(-1):
+        value = value * at + factor.unsqueeze(-1)
+    return value
+
+
+def _companion(polynomial: Float[Tensor, "*B n"]) -> Float[Tensor, "*B n n"]:
+    """The matrix of the states f, f', … f⁽ⁿ⁻¹⁾."""
+    order = polynomial.shape[-1]
+    shifted = torch.diag(polynomial.new_ones(order - 1), 1)[:-1].expand(
+        *polynomial.shape[:-1], -1, -1
+    )
+    return torch.cat([shifted, -polynomial.flip(-1).unsqueeze(-2)], dim=-2)
+
+
+def _root_bound(polynomial: Float[Tensor, "G J n"]) -> Float[Tensor, "G J"]:
+    """Fujiwara's bound of the absolute values of all roots; of a single root, its own."""
+    sizes = [item.abs() for item in polynomial.unbind(-1)]
+    sizes[-1] = sizes[-1] / 2
+    parts = [size ** (1 / (i + 1)) for i, size in enumerate(sizes)]
+    return 2 * torch.stack(parts).amax(0)

@@ -1,1 +1,0 @@
-"""Starting values from the data."""

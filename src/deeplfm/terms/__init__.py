@@ -1,0 +1,49 @@
+"""Terms: a model is a sum of them.
+
+>>> from deeplfm.terms import LocalLevel, Season, Trend, parse
+>>> str(Trend() + Season(12) + LocalLevel(damped=True))
+'trend + season(12) + level(damped=True)'
+>>> parse("trend + season('1D') + level")
+Trend() + Season('1D') + LocalLevel()
+"""
+
+from deeplfm.terms.base import BuildContext, NamedModel, Sum, Term
+from deeplfm.terms.broad_band import BroadBand
+from deeplfm.terms.composition import Composition
+from deeplfm.terms.covariates import Covariates
+from deeplfm.terms.deep import Deep
+from deeplfm.terms.grammar import NAMED_MODELS, TERMS, from_json, parse, to_json
+from deeplfm.terms.local_level import LocalLevel
+from deeplfm.terms.paper import Paper
+from deeplfm.terms.season import Season
+from deeplfm.terms.shared_forces import SharedForces
+from deeplfm.terms.shared_season import SharedSeason
+from deeplfm.terms.sinusoids import Sinusoids
+from deeplfm.terms.table import Table
+from deeplfm.terms.trend import Trend
+from deeplfm.terms.warped_time import WarpedTime
+
+__all__ = [
+    "NAMED_MODELS",
+    "TERMS",
+    "BroadBand",
+    "BuildContext",
+    "Composition",
+    "Covariates",
+    "Deep",
+    "LocalLevel",
+    "NamedModel",
+    "Paper",
+    "Season",
+    "SharedForces",
+    "SharedSeason",
+    "Sinusoids",
+    "Sum",
+    "Table",
+    "Term",
+    "Trend",
+    "WarpedTime",
+    "from_json",
+    "parse",
+    "to_json",
+]

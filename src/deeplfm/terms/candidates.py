@@ -1,0 +1,32 @@
+"""The sums that a default fit compares."""
+
+from __future__ import annotations
+
+from deeplfm.terms.base import Sum
+from deeplfm.terms.broad_band import BroadBand
+from deeplfm.terms.composition import Composition
+from deeplfm.terms.deep import Deep
+from deeplfm.terms.local_level import LocalLevel
+from deeplfm.terms.season import Season
+from deeplfm.terms.shared_season import SharedSeason
+from deeplfm.terms.sinusoids import Sinusoids
+from deeplfm.terms.trend import Trend
+from deeplfm.terms.warped_time import WarpedTime
+
+_FEW = Sinusoids(8, bandwidth=2.0, learn_bandwidth=True)
+
+SERIES: dict[str, Sum] = {
+    "sinusoids": Sinusoids() + BroadBand(),
+    "sinusoids + trend": Trend() + Sinusoids(jitter=0.001) + BroadBand(),
+    "sinusoids of free bandwidth": Sinusoids(bandwidth=1.0, learn_bandwidth=True) + BroadBand(),
+    "few sinusoids": _FEW + BroadBand(),
+    "season + trend": Trend() + Season() + BroadBand(),
+    "season + level": Trend() + Season() + LocalLevel(),
+    "season + damped level": Trend() + Season() + LocalLevel(damped=True),
+    "season": SharedSeason() + BroadBand(),
+    "warped season": WarpedTime() + Sinusoids(6, bandwidth=2.0, learn_bandwidth=True) + BroadBand(),
+    "deep": Deep() + _FEW + BroadBand(),
+    "composition": Sum((Composition(),)),
+}
+
+STEPS = {"few sinusoids": 80}  # training steps of candidates that need more than their terms say

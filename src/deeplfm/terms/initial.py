@@ -1,0 +1,86 @@
+"""Starting values that several terms set in the same way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from deeplfm.errors import ConfigError
+from deeplfm.layers import Block, Layer
+from deeplfm.terms.spectrum import Array
+from deeplfm.training import Rows
+from deeplfm.variational import MeanField
+
+
+def observed_series(rows: Rows, output: int) -> tuple[Array, Array]:
+    """Times and values of one output where it is known."""
+    known = ~rows.y[:, output].isnan()
+    return (
+        rows.x[known, 0].double().cpu().numpy(),
+        rows.y[known, output].double().cpu().numpy(),
+    )
+
+
+def all_series(rows: Rows) -> list[tuple[Array, Array]]:
+    """Times and known values of each output."""
+    return [observed_series(rows, d) for d in range(rows.y.shape[1])]
+
+
+def with_values(rows: Rows, values: Sequence[Array]) -> Rows:
+    """The same rows with other values where each output is known."""
+    y = rows.y.clone()
+    for d, value in enumerate(values):
+        y[~rows.y[:, d].isnan(), d] = torch.as_tensor(value).to(y)
+    return Rows(rows.x, y, rows.weight)
+
+
+def span_of(rows: Rows) -> float:
+    """Length of the record; 1 where it has none."""
+    return float(rows.x[:, 0].max() - rows.x[:, 0].min()) or 1.0
+
+
+@torch.no_grad()
+def spread_evenly(block: Block, width: float) -> None:
+    """Give the frequencies of a block a bandwidth, and put them at its quantiles, not at random."""
+    features = block.features
+    level = 0.5 + (torch.arange(features.n_features, dtype=torch.float64) + 0.5) / (
+        2 * features.n_features
+    )  # above the median only: cos and sin of −ω span the same functions
+    block.frequencies.noise.copy_(torch.special.ndtri(level).expand_as(block.frequencies.noise))
+    features.log_lengthscale.fill_(math.log(math.sqrt(features.spectral_variance) / width))
+
+
+@torch.no_grad()
+def set_multiples(block: Block, frequency: Sequence[float], size: Float[Tensor, " M"]) -> float:
+    """Put the frequencies of a block at whole multiples of a frequency, and do not train them.
+
+    A step that is small for other parameters would move them off.
+
+    Args:
+        block: one force.
+        frequency: one for all groups, or one for each.
+        size: standard deviation of each multiple; the block takes their ratios.
+
+    Returns:
+        The standard deviation of all multiples together, which the sensitivity is to have.
+    """
+    features, frequencies = block.features, block.frequencies
+    frequencies.noise.copy_(torch.arange(1, len(size) + 1).expand_as(frequencies.noise))
+    total = float(size.square().sum().sqrt())
+    frequencies.feature_weight.copy_(size / total)
+    base = torch.tensor(frequency, dtype=torch.float64).view(-1, 1, 1)
+    lengthscale = math.sqrt(features.spectral_variance) / base
+    features.log_lengthscale.copy_(lengthscale.log().expand_as(features.center))
+    features.log_lengthscale.requires_grad_(False)
+    return total
+
+
+def mean_field(layer: Layer) -> MeanField:
+    """The weights of a layer whose means and standard deviations can be set."""
+    if not isinstance(layer.weights, MeanField):
+        raise ConfigError("model: these starting values need mean-field weights.")
+    return layer.weights
