@@ -12,7 +12,7 @@ from deeplfm.cli.options import complete_models
 
 COMMANDS = [
     *(["fit"], ["forecast"], ["impute"], ["evaluate"], ["components"], ["forces"]),
-    *(["plot"], ["info"]),
+    *(["plot"], ["info"], ["models"]),
     *(["data", "list"], ["data", "fetch"], ["doctor"], ["reproduce"], ["demo"]),
 ]
 TAKE_MINUTES = (["reproduce"], ["demo"])

@@ -85,7 +85,7 @@ def test_info_says_what_a_model_is(place, call):
         "70",
         "t: numbers",
         "0.0 to 6.9",
-        "model = 'sinusoids + broadband'",
+        "model = sinusoids + broadband",
         "n_steps = 3",
         "of the variance predicted",
         "deeplfm 0.",
@@ -106,7 +106,9 @@ def test_held_out_scores_are_in_the_users_units(place, call):
     for output, name in enumerate(["abp", "ecg"]):
         expected = scores[output] + np.log(model.scaling_.y_scale[output])
         assert content["targets"][name]["held_out_mnll"] == pytest.approx(expected)
-        assert content["candidates"]["pursuit"]["held_out_mnll"][name] == pytest.approx(expected)
+        assert content["candidates"]["sinusoids + broadband"]["held_out_mnll"][
+            name
+        ] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +135,20 @@ def test_a_model_saved_from_python_is_told_apart(place, call):
     done = call("forecast", "regressor", "--horizon", 3)
     assert done.code == 2
     assert "DeepLFMRegressor" in done.err
+
+
+def test_models_lists_names_terms_and_systems_of_the_registries(call):
+    from deeplfm.estimators.candidates import NAMES
+    from deeplfm.features import SYSTEMS
+    from deeplfm.terms import NAMED_MODELS, TERMS
+
+    content = json.loads(call("models", "--json").out)
+    assert set(NAMES) | set(NAMED_MODELS) | {"autoregression"} <= set(content["models"])
+    assert list(content["terms"]) == list(TERMS)
+    assert content["systems"] == list(SYSTEMS)
+    assert all(entry["summary"] for part in ("models", "terms") for entry in content[part].values())
+    shown = call("models").out
+    assert "season(" in shown and "ensemble" in shown
 
 
 def test_doctor_names_versions_and_what_works(call, monkeypatch, tmp_path):

@@ -17,6 +17,7 @@ from deeplfm.report.prediction import LEVELS
 from deeplfm.report.record_statistics import Record
 from deeplfm.report.wording import aligned, amount, count, percent
 from deeplfm.selection.result import Selection
+from deeplfm.terms import to_json
 
 _SCORE_NAMES = {
     "rows": "rows",
@@ -135,7 +136,8 @@ def forecast_table(forecast: pd.DataFrame, targets: Sequence[Name], clock: Clock
 
 def settings_table(settings: Mapping[str, Any]) -> Table:
     """Parameters of the estimator."""
-    rows = [[name, repr(value)] for name, value in settings.items()]
+    values = {**settings, "model": to_json(settings["model"])}
+    rows = [[name, str(value)] for name, value in values.items()]
     return Table("Settings.", ["setting", "value"], rows, words={1})
 
 

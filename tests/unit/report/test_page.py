@@ -103,7 +103,6 @@ def test_summary_scores_and_settings_are_on_the_page(full: Page) -> None:
         "Data about people",
         "NMSE",
         "50 % interval",
-        "pursuit",
         "Components",
         "abp: sinusoids",
         "Latent forces",
