@@ -20,16 +20,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from deeplfm.recipes.architecture import Architecture
 from torch import Tensor
 
 import deeplfm.layers
 from deeplfm.data.toy import toy_system
-from deeplfm.ensemble.tables import paper_recipe
 from deeplfm.kernels import compiled_kernels
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, elbo
 from deeplfm.randomness import generator_for, standard_normal
+from deeplfm.terms import BuildContext, Paper
 from deeplfm.training import Rows, train
 
 RESULTS = Path(__file__).parent / "results" / "gradients.json"
@@ -68,9 +67,8 @@ def problem(n_steps: int) -> tuple[DeepLFM, Batch]:
     )
     x, y = (x - x.min()) / (x.max() - x.min()), (y - y.mean()) / y.std()
     rows = Rows(x, y)
-    candidate = paper_recipe(Architecture(dtype=torch.float32), n_steps)
-    model = candidate.build(rows, 0)
-    train(model, rows, replace(candidate.schedule, n_samples=20), seed=0)
+    model = Paper().build(rows, BuildContext(dtype=torch.float32))
+    train(model, rows, replace(Paper().schedule(n_steps), n_samples=20), seed=0)
     return model, Batch(x, y, len(x))
 
 

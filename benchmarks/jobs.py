@@ -1,4 +1,4 @@
-"""What the default fit takes with its starts side by side, and one after the other.
+"""Seconds of the default fit with its candidates in parallel, and one after the other.
 
 Both take turns on a series of two outputs; one after the other, each fit has all threads.
 
@@ -35,12 +35,12 @@ def seconds_to_fit(n_jobs: int, n_rows: int) -> float:
 def main() -> None:
     """Measure, print, save."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--rows", type=int, default=160)
     parser.add_argument("--jobs", type=int, default=cpu_count())
     asked = parser.parse_args()
     found: dict[int, list[float]] = {1: [], asked.jobs: []}
-    for _ in range(asked.rounds):
+    for _ in range(asked.repeats):
         for n_jobs, seconds in found.items():
             seconds.append(seconds_to_fit(n_jobs, asked.rows))
             print(f"{n_jobs} at a time: {seconds[-1]:.1f} s", flush=True)

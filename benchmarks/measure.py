@@ -25,18 +25,18 @@ _LEAST_SECONDS, _MOST_CALLS = 2.0, 10
 
 
 def time_in_turns(
-    steps: Mapping[str, Step], n_rounds: int, clock: Clock = time.perf_counter
+    steps: Mapping[str, Step], n_repeats: int, clock: Clock = time.perf_counter
 ) -> dict[str, float]:
-    """Median seconds of each step over rounds in which each runs once, after one to warm up.
+    """Median seconds of each step over repeats in which each runs once, after one to warm up.
 
     Args:
         steps: what to measure.
-        n_rounds: number of rounds.
+        n_repeats: number of repeats.
         clock: that of the wall, or ``time.process_time``: with one thread it counts the seconds that
             others did not take.
     """
     seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(n_rounds + 1):
+    for _ in range(n_repeats + 1):
         for name, step in steps.items():
             seconds[name].append(seconds_of(step, clock))
     return {name: statistics.median(times[1:]) for name, times in seconds.items()}
@@ -94,7 +94,7 @@ def seconds_and_megabytes(prepare: Callable[..., Step], *arguments: Any) -> tupl
 
 
 def available_megabytes() -> float:
-    """Memory that a new process could use; infinite where nobody tells."""
+    """Memory that a new process could use; infinite where it is not known."""
     try:
         return _field(Path("/proc/meminfo"), "MemAvailable")
     except OSError:

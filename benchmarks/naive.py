@@ -2,7 +2,7 @@ r"""The paper transcribed letter by letter: what a first implementation costs, f
 
 Complex tensors, every sample replicated from the first layer on, the features of every layer computed
 anew for each sample and, in the last layer, for each output; autograd does the rest. Three choices are
-those of the library's ``paper`` preset, so that both compute the same number: weights of hidden layers
+those of the library's model ``paper``, so that both compute the same number: weights of hidden layers
 are sampled by local reparametrisation, weights of the last layer are integrated, and one ε serves all
 samples.
 
@@ -124,7 +124,7 @@ class NaiveDeepLFM(nn.Module):
 
     @classmethod
     def like(cls, model: DeepLFM) -> NaiveDeepLFM:
-        """A copy of a model of the ``paper`` preset: the same parameters and the same ε."""
+        """A copy of a model ``paper``: the same parameters and the same ε."""
         *hidden, output = model.layers
         first = output.blocks[0].features
         naive = cls(

@@ -1,7 +1,7 @@
 """Extrapolation of the toy problem against time: ours, the paper's model fast and naive, a GP.
 
-Our default and its single starts are one point each: the error when the fit is done. Models that train
-for as long as one lets them (the ``paper`` preset through our kernels, and the transcription of
+The ensemble and single models are one point each: the error when the fit is done. Models that train
+for as long as one lets them (the model ``paper`` through our kernels, and the transcription of
 `naive.py`) are curves: every so often the clock is stopped and the rows after the last training row are
 predicted.
 
@@ -24,29 +24,28 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from deeplfm.recipes.architecture import Architecture
 from naive import NaiveDeepLFM
 
 from deeplfm import DeepLFMRegressor
 from deeplfm.baselines.exact_gp import ExactGP
 from deeplfm.data.toy import ToyData, toy_system
-from deeplfm.ensemble.tables import paper_recipe
 from deeplfm.kernels import compiled_kernels
 from deeplfm.objective import Batch, elbo
 from deeplfm.randomness import generator_for
+from deeplfm.terms import BuildContext, Paper
 from deeplfm.training import Rows
 
 HERE = Path(__file__).parent
 RESULTS, FIGURE = HERE / "results" / "quality.json", HERE.parent / "docs/figures/quality.png"
 TARGET = 0.15
-STARTS = {"default": None, "pursuit alone": "pursuit", "deep alone": "deep"}
+MODELS = {"ensemble": "ensemble", "LFM": "trend + sinusoids + broadband", "DLFM": "dlfm"}
 STYLES = {
-    "default": ("o", "#000000"),
-    "pursuit alone": ("s", "#0072B2"),
-    "deep alone": ("^", "#009E73"),
+    "ensemble": ("o", "#000000"),
+    "LFM": ("s", "#0072B2"),
+    "DLFM": ("^", "#009E73"),
     "GP": ("D", "#999999"),
-    "paper, ours": ("-", "#D55E00"),
-    "paper, naive": ("--", "#CC79A7"),
+    "DLFM (paper)": ("-", "#D55E00"),
+    "DLFM (paper), naive": ("--", "#CC79A7"),
 }
 Curve = list[tuple[float, float]]
 
@@ -66,13 +65,13 @@ def estimator_point(make: Callable[[], DeepLFMRegressor | ExactGP], data: ToyDat
 
 
 def paper_curve(data: ToyData, limit: float, is_naive: bool, every: float = 20.0) -> Curve:
-    """The paper's model, trained with the clock running and judged with the clock stopped."""
+    """The paper's model, trained with the clock running and scored with the clock stopped."""
     time_scale = np.ptp(data.time[data.train])
     x = torch.as_tensor((data.time - data.time[data.train].min()) / time_scale)[:, None].float()
     shift, scale = data.value[data.train].mean(), data.value[data.train].std()
     y = torch.as_tensor((data.value - shift) / scale)[:, None].float()
     rows = Rows(x[data.train], y[data.train])
-    model = paper_recipe(Architecture(dtype=torch.float32), 1).build(rows, 0)
+    model = Paper().build(rows, BuildContext(dtype=torch.float32))
     trained = NaiveDeepLFM.like(model) if is_naive else model
     optimiser = torch.optim.AdamW([p for p in trained.parameters() if p.requires_grad], lr=0.01)
     batch, new_x = Batch(rows.x, rows.y, len(rows.x)), x[data.extrapolation]
@@ -141,13 +140,13 @@ def main() -> None:
     torch.set_num_threads(1)
     data = toy_system(seed=0)
     for name in [] if arguments.plot else arguments.only:
-        if name in STARTS:
-            start = STARTS[name]
-            curve = estimator_point(lambda s=start: DeepLFMRegressor(start=s, progress=False), data)
+        if name in MODELS:
+            model = MODELS[name]
+            curve = estimator_point(lambda m=model: DeepLFMRegressor(m, progress=False), data)
         elif name == "GP":
             curve = estimator_point(ExactGP, data)
         else:
-            curve = paper_curve(data, arguments.seconds, name == "paper, naive")
+            curve = paper_curve(data, arguments.seconds, name == "DLFM (paper), naive")
         kept = json.loads(arguments.json.read_text()) if arguments.json.exists() else {}
         arguments.json.write_text(json.dumps({**kept, name: curve}, indent=1) + "\n")
         reached = next((f"{s:.1f} s" for s, e in curve if e <= TARGET), "never")

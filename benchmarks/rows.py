@@ -4,10 +4,10 @@ Each size runs in a process of its own: a table of 10 float32 inputs on disk, th
 tables with few features, one epoch or 100 steps, whichever is more.
 
     python benchmarks/rows.py --json benchmarks/results/rows.json
-    python benchmarks/rows.py --start race --sizes 200000 1000000 --json benchmarks/results/rows-race.json
+    python benchmarks/rows.py --model ensemble --sizes 200000 1000000 --json rows-ensemble.json
 
-- seconds_per_epoch: of the last fit, on all rows (steps only). Not of a race: its starts train for a
-  number of steps, not of epochs.
+- seconds_per_epoch: of the last fit, on all rows (steps only). Not of the ensemble: its candidates
+  train for a number of steps, not of epochs.
 - loading_share: of these, the part in which rows are read, scaled and made tensors.
 - fit_seconds: everything, with checks, scales, the fit without held-out rows, calibration and the exact
   last layer of both fits, each a pass through all rows.
@@ -40,7 +40,7 @@ from deeplfm import DeepLFMRegressor
 from deeplfm.training import Rows, StoredRows
 
 N_INPUTS, BATCH_SIZE, LEAST_STEPS = 10, 1000, 100
-MODEL = {"hidden": (2,), "n_features": 20, "dtype": "float32"}
+TABLE = "table(hidden=2, n_features=20)"
 
 
 def write_table(folder: Path, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -77,7 +77,7 @@ class LoadingMeter:
 
 
 class _Malloc(ctypes.Structure):
-    """What glibc's ``mallinfo2`` returns."""
+    """The structure that glibc's ``mallinfo2`` returns."""
 
     _fields_: ClassVar = [
         (name, ctypes.c_size_t)
@@ -109,20 +109,20 @@ class MemoryMeter(threading.Thread):
             time.sleep(0.005)
 
 
-def measure(n_rows: int, start: str) -> dict[str, float]:
+def measure(n_rows: int, model_name: str) -> dict[str, float]:
     """One fit of one size."""
-    settings = {**MODEL, "start": start}
+    settings = {"model": model_name, "dtype": "float32"}
     with tempfile.TemporaryDirectory() as name:
         x, y = write_table(Path(name), n_rows)
         n_steps = max(LEAST_STEPS, math.ceil(n_rows / BATCH_SIZE))
-        steps = {} if start == "race" else {"n_steps": n_steps}
+        steps = {} if model_name == "ensemble" else {"n_steps": n_steps}
         few = {name: 2 for name in steps}
         DeepLFMRegressor(**settings, **few).fit(x[:2000], y[:2000])  # libraries have their buffers
         loading, memory, started = LoadingMeter(), MemoryMeter(), time.perf_counter()
         model = DeepLFMRegressor(**settings, **steps, batch_size=BATCH_SIZE).fit(x, y)
         fit_seconds = time.perf_counter() - started
         used, resident = (memory.most - memory.first).tolist()
-        history = model.fit_result_.histories.get("table") if steps else None
+        history = model.fit_result_.histories.get(TABLE) if steps else None
         trained = n_steps * BATCH_SIZE
         per_epoch = history.seconds * n_rows / trained if history else math.nan
         error = model.predict(x[:1000]) - y[:1000]
@@ -142,21 +142,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, default=Path("rows.json"))
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--start", default="table", help="or race: all that the default tries")
+    parser.add_argument("--model", default=TABLE, help="or ensemble")
     parser.add_argument("--measure", type=int, help="one size, in this process")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.measure:
-        print(json.dumps(measure(arguments.measure, arguments.start)))
+        print(json.dumps(measure(arguments.measure, arguments.model)))
         return
     results = []
     for n_rows in arguments.sizes:
-        command = [sys.executable, __file__, "--measure", str(n_rows), "--start", arguments.start]
+        command = [sys.executable, __file__, "--measure", str(n_rows), "--model", arguments.model]
         results.append(json.loads(subprocess.check_output(command)))
         print(results[-1], flush=True)
-    settings = {**MODEL, "start": arguments.start, "n_inputs": N_INPUTS, "threads": 1}
+    settings = {"model": arguments.model, "dtype": "float32", "n_inputs": N_INPUTS, "threads": 1}
     summary = {"settings": {**settings, "batch_size": BATCH_SIZE}, "results": results}
-    if arguments.start == "table":
+    if arguments.model == TABLE:
         size, seconds = (
             np.log([row[key] for row in results]) for key in ("n_rows", "seconds_per_epoch")
         )

@@ -20,14 +20,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from deeplfm.recipes.architecture import Architecture
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 from measure import Step, seconds_and_megabytes
 
-from deeplfm.ensemble.tables import paper_recipe
 from deeplfm.io.files import write_whole
+from deeplfm.terms import BuildContext, Paper
 from deeplfm.training import Phase, Rows, Schedule, train
 
 ROOT = Path(__file__).parents[1]
@@ -37,7 +36,7 @@ N_FITTED = 3  # largest settings that a slope is fitted to: below them fixed cos
 
 @dataclass(frozen=True)
 class Setting:
-    """What an epoch costs depends on this."""
+    """The sizes that the cost of an epoch depends on."""
 
     rows: int = N_BATCH
     samples: int = 4
@@ -77,18 +76,13 @@ def prepare(setting: Setting, n_threads: int) -> Step:
 
 
 def epoch(setting: Setting) -> Step:
-    """One epoch of the paper's preset on normal noise."""
+    """One epoch of the paper's model on normal noise."""
     torch.manual_seed(0)
     rows = Rows(
         torch.randn(setting.rows, setting.inputs), torch.randn(setting.rows, setting.outputs)
     )
-    architecture = Architecture(
-        hidden=(setting.width,) * setting.depth,
-        n_forces=setting.forces,
-        n_features=setting.features,
-        dtype=torch.float32,
-    )
-    model = paper_recipe(architecture, n_steps=1).build(rows, 0)
+    paper = Paper((setting.width,) * setting.depth, setting.forces, setting.features)
+    model = paper.build(rows, BuildContext(dtype=torch.float32))
     schedule = Schedule(
         phases=(Phase(math.ceil(setting.rows / N_BATCH)),),
         batch_size=N_BATCH,

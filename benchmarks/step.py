@@ -4,11 +4,11 @@ One hidden layer of 3, 100 features, 100 samples, the input concatenated, float3
 and AdamW. ``plain`` is the paper's ELBO in plain PyTorch, ``ours`` the same by the best path of this
 machine, ``exact`` has its last layer solved in closed form, ``naive`` is `naive.py`, and ``floor`` is
 the unit of time: the sines and cosines of the hidden values, forward and again backward. Hidden values
-are scaled to order one: at the paper's start they are so small that our features are polynomials, which
-cost less than waves.
+are scaled to order one: at the paper's starting values they are so small that our features are
+polynomials, which cost less than sines.
 
     python benchmarks/step.py --shape toy
-    python benchmarks/step.py --shape charis --json step-charis.json --rounds 9
+    python benchmarks/step.py --shape charis --json step-charis.json --repeats 9
     python benchmarks/step.py --shape toy --samples 400 --only ours plain exact
     python benchmarks/step.py --shape toy --threads 1        # processor time: for busy machines
 """
@@ -25,16 +25,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from deeplfm.recipes.architecture import Architecture
 from measure import Step, available_megabytes, floor_step, peak_megabytes, time_in_turns
 from naive import NaiveDeepLFM
 
 from deeplfm import DeepLFM
-from deeplfm.ensemble.tables import paper_recipe
 from deeplfm.kernels import compiled_kernels
 from deeplfm.objective import Batch, collapsed, elbo
 from deeplfm.randomness import generator_for
-from deeplfm.terms.initial import start_as_paper
+from deeplfm.terms import BuildContext, Paper
+from deeplfm.terms.paper import initialise_as_paper
 from deeplfm.training import Rows
 
 N_FEATURES, WIDTH = 100, 3
@@ -55,7 +54,7 @@ class Shape:
         return n_samples * self.n_rows * N_FEATURES * WIDTH * self.n_outputs
 
     def naive_megabytes(self, n_samples: int) -> float:
-        """What the transcription will need, roughly."""
+        """Approximate memory of the transcription."""
         per_row = self.n_inputs + (WIDTH + self.n_inputs) * self.n_outputs
         return NAIVE_BYTES * n_samples * self.n_rows * N_FEATURES * per_row / 1e6
 
@@ -69,9 +68,8 @@ SHAPES = {
 
 
 def paper_model(rows: Rows, n_samples: int, noise_per_sample: bool) -> DeepLFM:
-    """A model of the ``paper`` preset, with one ε per sample where asked."""
-    architecture = Architecture(hidden=(WIDTH,), n_features=N_FEATURES, dtype=torch.float32)
-    config = paper_recipe(architecture, n_steps=1).build(rows, 0).config
+    """The paper's model, with one ε per sample where asked."""
+    config = Paper((WIDTH,), n_features=N_FEATURES).build(rows, BuildContext()).config
     layers = tuple(
         replace(
             layer,
@@ -83,7 +81,7 @@ def paper_model(rows: Rows, n_samples: int, noise_per_sample: bool) -> DeepLFM:
     )
     config = replace(config, layers=layers, n_samples=n_samples, n_paths=n_samples)
     model = DeepLFM(config, seed=0)
-    start_as_paper(model, generator_for(0, "start"))
+    initialise_as_paper(model, generator_for(0, "start"))
     with torch.no_grad():
         hidden = model.layers[0].moments(model.layers[0].features(rows.x, 1))[0]
         model.layers[0].weights.mean.div_(hidden.std())
@@ -139,7 +137,7 @@ def run(
     shape: Shape,
     variants: list[str],
     n_samples: int,
-    n_rounds: int,
+    n_repeats: int,
     n_threads: int,
     noise_per_sample: bool,
 ) -> dict[str, dict[str, float]]:
@@ -149,7 +147,7 @@ def run(
     steps = {name: prepare(name, *settings) for name in variants if not math.isnan(memory[name])}
     steps["floor"] = floor_step(shape.floor_elements(n_samples))
     clock = time.process_time if n_threads == 1 else time.perf_counter
-    seconds = time_in_turns(steps, n_rounds, clock)
+    seconds = time_in_turns(steps, n_repeats, clock)
     results = {
         name: {"seconds": seconds[name], "peak_mb": round(memory[name], 1)}
         for name in variants
@@ -178,7 +176,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shape", choices=SHAPES, default="toy")
     parser.add_argument("--json", type=Path, default=None)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--samples", type=int, default=100)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--noise-per-sample", action="store_true", help="not in naive")
@@ -194,7 +192,7 @@ def main() -> None:
         shape,
         variants,
         arguments.samples,
-        arguments.rounds,
+        arguments.repeats,
         arguments.threads,
         arguments.noise_per_sample,
     )

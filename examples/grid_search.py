@@ -1,8 +1,8 @@
 """scikit-learn all around: a Pipeline in a GridSearchCV over time.
 
 A river's level follows the tide and the rain, whose record has holes. The pipeline fills these and hands
-the rain on as a known covariate beside the time; the search compares two starts of the training by R² on
-later rows, and the winner predicts rows that neither has seen.
+the rain on as a known covariate beside the time; the search compares two models by R² on later
+rows, and the better one predicts rows that neither has seen.
 
 Run it with ``python grid_search.py [folder for the figure]``.
 """
@@ -36,13 +36,13 @@ pipeline = Pipeline(
         ("model", DeepLFMRegressor(is_series=True, n_steps=10, random_state=0)),
     ]
 )
-choices = {"model__start": ["pursuit", "deep"]}
+choices = {"model__model": ["trend + sinusoids + broadband", "dlfm"]}
 search = GridSearchCV(pipeline, choices, cv=TimeSeriesSplit(n_splits=2, test_size=30))
 search.fit(X_past, past)
 
-table = pd.DataFrame(search.cv_results_)[["param_model__start", "mean_test_score"]]
-print(table.set_axis(["start", "R2 on later rows"], axis=1).round(3).to_string(index=False))
-print(f"best start: {search.best_params_['model__start']}")
+table = pd.DataFrame(search.cv_results_)[["param_model__model", "mean_test_score"]]
+print(table.set_axis(["model", "R2 on later rows"], axis=1).round(3).to_string(index=False))
+print(f"best model: {search.best_params_['model__model']}")
 print(f"R2 on {len(later)} rows that the search has not seen: {search.score(X_later, later):.3f}")
 print(f"R2 of the truth without its noise: {1 - 0.01 / later.var():.3f}")
 

@@ -17,6 +17,7 @@ import pandas as pd
 import torch
 
 from deeplfm import DeepLFMForecaster
+from deeplfm.terms import BroadBand, Sinusoids, Trend
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 folder.mkdir(parents=True, exist_ok=True)
@@ -28,9 +29,8 @@ level = 2 + np.sin(phase) + 0.3 * np.sin(2 * phase) + 0.1 * rng.normal(size=len(
 series = pd.DataFrame({"level": level}, index=hours)
 
 start = perf_counter()
-frozen = DeepLFMForecaster(model="sinusoids + broadband", n_steps=30, random_state=0).fit(
-    series.iloc[:120]
-)
+model = Trend() + Sinusoids() + BroadBand()
+frozen = DeepLFMForecaster(model, n_steps=30, random_state=0).fit(series.iloc[:120])
 fitting = perf_counter() - start
 updated, updating, errors = deepcopy(frozen), [], []
 for first in range(120, 240, 20):
@@ -48,12 +48,12 @@ print(table.rename_axis("rows seen").round(2).to_string())
 print(f"mean: not updated {table['not updated'].mean():.2f}, updated {table['updated'].mean():.2f}")
 print(f"seconds: fit {fitting:.1f}, update {np.median(updating):.3f}")
 
-# What update promises: the same weights as if the last layer had been solved on all rows at once.
-heard = updated.forecast(horizon=50)["level"]
-scaling, stack = updated.regressor_.scaling_, updated.regressor_.model_
+# An update gives the same weights as an output layer solved on all rows at once.
+before = updated.forecast(horizon=50)["level"]
+scaling, average = updated.regressor_.scaling_, updated.regressor_.model_
 x = torch.as_tensor(scaling.inputs(hours.to_numpy()[:, None]))
 y = torch.as_tensor(scaling.outputs(series.to_numpy()))
-for member in stack.members:
+for member in average.members:
     member.solve(*member.statistics(x, y))
-difference = (updated.forecast(horizon=50)["level"] - heard).abs().max()
+difference = (updated.forecast(horizon=50)["level"] - before).abs().max()
 print(f"largest difference to the last layer solved on all {len(series)} rows: {difference:.0e}")

@@ -1,4 +1,4 @@
-"""Recover the force behind three sensors, and how fast each of them forgets it.
+"""Recover the force behind three sensors, and the decay of each of them.
 
 One force u(t) drives three first-order systems, f' + decay f = sensitivity u(t), which are simulated and
 observed with noise. The classical latent force model (model="lfm") sees the three outputs alone, from

@@ -2,8 +2,8 @@
 
 The temperature of a room is read about once an hour, never on the hour, and is lost for a whole day. The
 heating plan is a covariate: known for the past, and for the 60 hours to be forecast, in which the clocks
-go forward (31 March) and a holiday comes (1 April). The forecast is in local time. A backtest says what
-to expect of it, and a model that does not know the plan says what the plan is worth.
+go forward (31 March) and a holiday comes (1 April). The forecast is in local time. A backtest
+estimates its error, and a model without the plan shows the value of the plan.
 
 Run it with ``python sensor_with_timestamps.py [folder for the figure]``.
 """
@@ -17,11 +17,8 @@ import pandas as pd
 from deeplfm import DeepLFMForecaster
 
 ZONE = "Europe/Berlin"
-SETTINGS = {
-    "model": "sinusoids + broadband",
-    "n_steps": 10,
-    "random_state": 0,
-}  # for a quick look; all optional
+# One model and few steps, for a quick run; all settings are optional.
+SETTINGS = {"model": "trend + sinusoids + broadband", "n_steps": 10, "random_state": 0}
 
 
 def heating(times: pd.DatetimeIndex) -> pd.DataFrame:

@@ -52,8 +52,8 @@ seen = past.mask(np.random.default_rng(1).random(past.shape) < 0.1)
 for channel, first in enumerate((150, 300, 450)):
     seen.iloc[first : first + 25, channel] = np.nan
 
-# One start and few steps for a quick look; without these two settings nine starts race.
-model = DeepLFMForecaster(model="sinusoids + broadband", n_steps=30, random_state=0).fit(seen)
+# One model and few steps, for a quick run; the default compares several models.
+model = DeepLFMForecaster("trend + sinusoids + broadband", n_steps=30, random_state=0).fit(seen)
 filled = model.impute(intervals=True)  # adds ABP_mmHg_low, ABP_mmHg_high, ... where it filled
 filled.to_csv(folder / "vital_signs_filled.csv")
 model.plot(N_FUTURE, later=future, since=2.0).savefig(folder / "vital_signs.png")

@@ -1,4 +1,4 @@
-"""Models of random features that the paper compares with: other choices of our own parts."""
+"""Models of random features that the paper compares with, made of the parts of our own model."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _NOISE_VARIANCE = 0.1
 
 
 class RandomFeatures(Baseline):
-    """A comparator whose every part is ours: a :class:`DeepLFMRegressor` with its own settings."""
+    """A comparator that is a :class:`DeepLFMRegressor` with a model of its own."""
 
     n_steps: int | None
     time_limit: float | None
 
     def _regressor(self, n_inputs: int) -> DeepLFMRegressor:
-        """The regressor that this comparator is, for so many inputs."""
+        """The regressor for this number of inputs."""
         raise NotImplementedError
 
     def _fit(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> None:
@@ -48,44 +48,35 @@ class RandomFeatures(Baseline):
         return self.regressor_.posterior(x.numpy())
 
 
+@dataclass(eq=False, repr=False)
 class DeepGP(RandomFeatures):
     """A deep Gaussian process of random features, of one kernel or another.
 
     Args:
         hidden: widths of the hidden layers.
         n_features: frequencies of each layer.
-        preset: "paper", as it was compared with; or "default", with the care that one start of our own
-            model has: frequencies from the data, an exact last layer, and held-out rows to calibrate it.
-        n_steps: training steps; ``None`` takes the candidate's own number.
+        follows_paper: train as in the paper's text; otherwise as our own deep model, with frequencies
+            from the data, an exact output layer, and calibration on held-out rows.
+        n_steps: training steps; ``None`` for the default of the model.
         time_limit: seconds; ``None`` for no limit.
         compile: use kernels compiled for this machine, as in :class:`DeepLFMRegressor`.
         random_state: the same integer gives the same bits.
     """
 
     system: ClassVar[str]
-    has_spectrum: ClassVar[bool]  # its features are waves, whose frequencies a spectrum gives
+    has_spectrum: ClassVar[bool]  # frequencies can start at those of the data
 
-    def __init__(
-        self,
-        hidden: tuple[int, ...] = (3,),
-        n_features: int = 100,
-        preset: str = "paper",
-        n_steps: int | None = None,
-        time_limit: float | None = None,
-        compile: bool = False,
-        random_state: int = 0,
-    ) -> None:
-        self.hidden = hidden
-        self.n_features = n_features
-        self.preset = preset
-        self.n_steps = n_steps
-        self.time_limit = time_limit
-        self.compile = compile
-        self.random_state = random_state
+    hidden: tuple[int, ...] = (3,)
+    n_features: int = 100
+    follows_paper: bool = True
+    n_steps: int | None = None
+    time_limit: float | None = None
+    compile: bool = False
+    random_state: int = 0
 
     def _regressor(self, n_inputs: int) -> DeepLFMRegressor:
         model: Any
-        if self.preset == "paper":
+        if self.follows_paper:
             model = Paper(self.hidden, n_features=self.n_features, system=self.system)
         elif n_inputs == 1 and self.has_spectrum:
             deep = Deep(self.hidden, self.system, n_features=self.n_features)
@@ -109,6 +100,7 @@ class DeepArcCosine(DeepGP):
     has_spectrum = False
 
 
+@dataclass(eq=False, repr=False)
 class LatentForceFeatures(RandomFeatures):
     """LFM-RFF: the classical latent force model with random features (Guarnizo and Álvarez 2018).
 
@@ -117,7 +109,7 @@ class LatentForceFeatures(RandomFeatures):
     Args:
         n_forces: number of latent forces.
         n_features: frequencies of each force.
-        n_steps: training steps; ``None`` takes the candidate's own number.
+        n_steps: training steps; ``None`` for the default of the model.
         time_limit: seconds; ``None`` for no limit.
         random_state: the same integer gives the same bits.
     """
@@ -125,29 +117,22 @@ class LatentForceFeatures(RandomFeatures):
     is_series: ClassVar[bool] = True
     counts: ClassVar[tuple[str, ...]] = ("n_forces", "n_features")
 
-    def __init__(
-        self,
-        n_forces: int = 2,
-        n_features: int = 20,
-        n_steps: int | None = None,
-        time_limit: float | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.n_forces = n_forces
-        self.n_features = n_features
-        self.n_steps = n_steps
-        self.time_limit = time_limit
-        self.random_state = random_state
+    n_forces: int = 2
+    n_features: int = 20
+    n_steps: int | None = None
+    time_limit: float | None = None
+    random_state: int = 0
 
     def _regressor(self, n_inputs: int) -> DeepLFMRegressor:
         return DeepLFMRegressor(SharedForces(self.n_forces, self.n_features))
 
 
+@dataclass(eq=False, repr=False)
 class HybridKernel(RandomFeatures):
     """Deep hybrid neural kernel (Mehrkanoon and Suykens 2018).
 
-    Layers of random features of an exponentiated quadratic kernel, each followed by linear weights,
-    with frequencies that stay as they were drawn and inputs that only the first layer sees.
+    Layers of random features of an exponentiated quadratic kernel, each followed by linear weights. The
+    frequencies are not trained, and only the first layer sees the inputs.
 
     Args:
         hidden: widths of the hidden layers.
@@ -159,19 +144,11 @@ class HybridKernel(RandomFeatures):
 
     counts: ClassVar[tuple[str, ...]] = ("n_features", "n_steps")
 
-    def __init__(
-        self,
-        hidden: tuple[int, ...] = (30,),
-        n_features: int = 100,
-        n_steps: int = 300,
-        time_limit: float | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.hidden = hidden
-        self.n_features = n_features
-        self.n_steps = n_steps
-        self.time_limit = time_limit
-        self.random_state = random_state
+    hidden: tuple[int, ...] = (30,)
+    n_features: int = 100
+    n_steps: int = 300
+    time_limit: float | None = None
+    random_state: int = 0
 
     def _regressor(self, n_inputs: int) -> DeepLFMRegressor:
         return DeepLFMRegressor(_Hybrid(self.hidden, self.n_features), is_series=False)

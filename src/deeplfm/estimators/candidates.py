@@ -37,7 +37,7 @@ OF_ALL: dict[str, Member] = {
 _GAPS_ONLY: dict[str, Member] = {
     "nearest-neighbour GP": lambda context: neighbours_recipe(context, margin=float("inf"))
 }
-NAMES = ("auto", "ensemble", "dlfm", "lfm", "paper")
+NAMES = ("auto", "ensemble", "dlfm", "lfm", "paper", "reference")
 
 
 def models_of(model: Any, is_series: bool) -> dict[str, Model]:
@@ -50,7 +50,11 @@ def models_of(model: Any, is_series: bool) -> dict[str, Model]:
     if isinstance(model, dict):
         if not model:
             raise ConfigError("model: an empty dict found. Give at least one candidate in it.")
-        return {str(name): _one(item, is_series) for name, item in model.items()}
+        models = {str(name): _one(item, is_series) for name, item in model.items()}
+        if is_series and len(models) > 1:  # beside others it fills gaps and makes no forecasts
+            gaps_only = _GAPS_ONLY["nearest-neighbour GP"]
+            return {n: gaps_only if m is neighbours_recipe else m for n, m in models.items()}
+        return models
     if isinstance(model, str) and model.strip().lower() in ("auto", "ensemble"):
         return _several(model.strip().lower(), is_series)
     one = _one(model, is_series)

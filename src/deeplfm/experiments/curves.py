@@ -30,17 +30,18 @@ def validation_curve(model: Any, split: Split, seed: int) -> list[dict[str, floa
     model = getattr(model, "regressor_", model)  # of a comparator made of our parts
     if not isinstance(model, DeepLFMRegressor) or VALIDATION not in split.x_test:
         return []
-    candidate, *_ = model._candidates(model._models(is_series=False), time_scale=1.0)
-    rows = _rows(model, split.x_train, split.y_train)
+    models = model._models(is_series=False)
+    candidate, *_ = model._candidates(models, time_scale=1.0)
+
+    def rows_of(x: Any, y: Any) -> Rows:
+        dtype = model._dtype(models)
+        return Rows(torch.tensor(x, dtype=dtype), torch.tensor(y, dtype=dtype))
+
+    rows = rows_of(split.x_train, split.y_train)
     start = rows.take(torch.arange(min(_START_ROWS, len(rows))))
-    validation = _rows(model, split.x_test[VALIDATION], split.y_test[VALIDATION])
+    validation = rows_of(split.x_test[VALIDATION], split.y_test[VALIDATION])
     every = max(1, candidate.schedule.n_steps // _N_POINTS)
     schedule = replace(candidate.schedule, validate_every=every)
     with compiled_kernels(model.compile):
         history = train(candidate.build(start, seed), rows, schedule, seed, validation)
     return history.validation
-
-
-def _rows(model: DeepLFMRegressor, x: Any, y: Any) -> Rows:
-    dtype = model.dtype_
-    return Rows(torch.tensor(x, dtype=dtype), torch.tensor(y, dtype=dtype))

@@ -13,23 +13,24 @@ from deeplfm.data.toy import ToyData, toy_system
 from deeplfm.estimators import DeepLFMRegressor
 from deeplfm.experiments.scores import ScoreRow, score
 from deeplfm.predictive.mixture import Predictive
-from deeplfm.terms import BroadBand, Deep
+from deeplfm.terms import BroadBand, Deep, to_json
 
 SPLITS = ("interpolation", "extrapolation")
 PAPER = {"DGP-EQ": (1.4, 3.7), "DLFM": (1.5, 2.4)}  # extrapolation NMSE and MNLL, published toy
 
-_QUICK, _QUICK_STEPS = "sinusoids + broadband", 5
+_QUICK_STEPS = 5
+_QUICK_MEMBERS = ("sinusoids + broadband", "trend + season + broadband")
 
 
 @dataclass(frozen=True, eq=False)
 class DemoResult:
-    """What the demo found.
+    """Predictions and scores of the demo.
 
     Attributes:
         data: the toy series.
         posteriors: prediction of all rows by each model, in standardised units.
         rows: scores of each model on each split.
-        settings: what decided them.
+        settings: of the data and of the models.
     """
 
     data: ToyData
@@ -42,7 +43,7 @@ class DemoResult:
         return next(row for row in self.rows if (row.model, row.split) == (model, split))
 
     def paper(self, model: str) -> tuple[float, float] | None:
-        """NMSE and MNLL that the paper reports for extrapolation, where it does."""
+        """Published NMSE and MNLL of the extrapolation, where there are any."""
         return PAPER.get(model) if self.data.variant == "published" else None
 
 
@@ -57,7 +58,7 @@ def run_demo(
     Args:
         variant: of the toy, "published" or "text".
         seed: of the noise and of every model.
-        quick: a look at everything in seconds, from models that are not fully trained.
+        quick: train a few steps, in seconds.
         progress: show a progress bar; ``None`` shows it when standard error is a terminal.
     """
     data = toy_system(variant, seed)
@@ -88,13 +89,13 @@ def _models(seed: int, quick: bool, progress: bool | None) -> dict[str, Any]:
     # Trained as our own deep model: a first layer from the spectrum, an exact output layer, calibrated
     # on a held-out tail. As the paper trains it, it learns nothing in this time.
     deep_gp = Deep(system="eq", n_features=20 if quick else 100) + BroadBand(system="eq")
+    members: Any = {name: name for name in _QUICK_MEMBERS}
+    ensemble = DeepLFMRegressor(members if quick else "ensemble", **common)
     return {
         "GP": ExactGP(n_steps=20 if quick else 100, random_state=seed),
         "DGP-EQ": DeepLFMRegressor(deep_gp, **common),
         "DLFM": DeepLFMRegressor("dlfm", **common),
-        "ensemble": DeepLFMRegressor(
-            "sinusoids + broadband" if quick else "ensemble", n_jobs=-1, **common
-        ),
+        "ensemble": ensemble.set_params(n_jobs=None if quick else -1),
     }
 
 
@@ -104,5 +105,5 @@ def _parameters(models: dict[str, Any]) -> dict[str, dict[str, Any]]:
         params.pop("progress", None)
         params.pop("n_jobs", None)
         if "model" in params:
-            params["model"] = str(params["model"])
+            params["model"] = to_json(params["model"])
     return shaping

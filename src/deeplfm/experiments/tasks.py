@@ -26,6 +26,7 @@ from deeplfm.experiments.models import NotAvailableError
 from deeplfm.experiments.scores import plain, score, write_document
 from deeplfm.experiments.source import source_digest
 from deeplfm.io.files import versions, write_whole
+from deeplfm.terms import to_json
 
 DONE, FAILED, NOT_AVAILABLE = "done", "failed", "not available"
 Record = dict[str, Any]
@@ -74,8 +75,10 @@ class Task:
         }
         try:
             model = self.build()
-            settings = {"class": type(model).__name__, **model.get_params()}
+            settings = {"class": type(model).__name__, **model.get_params(deep=False)}
             settings.pop("time_limit", None)  # follows from the budget
+            if "model" in settings:
+                settings["model"] = to_json(settings["model"])
         except Exception:  # the error is in the record when it runs
             settings = {}
         return identity | {"settings": plain(settings)}

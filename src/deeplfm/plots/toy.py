@@ -21,7 +21,8 @@ def toy_figure(result: DemoResult) -> Figure:
     series = pd.Series(data.standardised(data.value), index=data.time)
     parts = {f"{name} test": getattr(data, name) for name in ("extrapolation", "interpolation")}
     n_models = len(result.posteriors)
-    figure, axes = panels(n_models, n_columns=n_models, width=4.2 * n_models, height=2.2)
+    n_columns = n_models if n_models < 4 else 2
+    figure, axes = panels(n_models, n_columns=n_columns, width=4.2 * n_columns, height=2.2)
     for ax, (name, posterior) in zip(axes, result.posteriors.items(), strict=True):
         plot_forecast(
             ax,
@@ -39,8 +40,11 @@ def toy_figure(result: DemoResult) -> Figure:
         ax.set_title(scores, loc="left", fontsize=SMALL, color=DARK, linespacing=1.4)
         above: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
         ax.annotate(name, (0, 1), (0, 34), fontsize=12, fontweight="bold", **above)
-    for ax in axes[1:]:
-        ax.sharey(axes[0])
-        ax.tick_params(labelleft=False)
-    axes[0].set_ylabel("y, standardised")
+    for number, ax in enumerate(axes):
+        if number:
+            ax.sharey(axes[0])
+        if number % n_columns:
+            ax.tick_params(labelleft=False)
+        else:
+            ax.set_ylabel("y, standardised")
     return finished(figure)

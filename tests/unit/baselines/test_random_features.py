@@ -1,4 +1,4 @@
-"""The paper's comparators are our own parts, chosen as the paper says."""
+"""The paper's comparators are our own parts, chosen as in the paper."""
 
 import math
 
@@ -12,7 +12,6 @@ from deeplfm.baselines.random_features import (
     HybridKernel,
     LatentForceFeatures,
 )
-from deeplfm.errors import ConfigError
 
 T = np.linspace(0, 5, 40)
 Y = np.column_stack([np.sin(3 * T), np.cos(3 * T)])
@@ -57,11 +56,13 @@ def test_a_deep_gp_may_be_compiled():
     )
 
 
-def test_deep_gps_have_our_care_where_asked():
-    baseline = DeepEQ(preset="default", n_features=5, n_steps=1).fit(T, Y)
+def test_deep_gps_can_be_trained_as_our_own_model():
+    baseline = DeepEQ(follows_paper=False, n_features=5, n_steps=1).fit(T, Y)
     assert model_of(baseline).has_exact_output
-    assert baseline.regressor_.fit_result_.names == ["spectrum"]
-    two = DeepEQ(hidden=(2, 4), preset="default", n_features=5, n_steps=1).fit(TABLE, TABLE[:, 0])
+    assert [term.term_name for term in baseline.regressor_.model] == ["deep", "broadband"]
+    two = DeepEQ(hidden=(2, 4), follows_paper=False, n_features=5, n_steps=1).fit(
+        TABLE, TABLE[:, 0]
+    )
     assert [layer.width for layer in model_of(two).config.layers] == [2, 4, 1]
 
 
@@ -83,11 +84,6 @@ def test_hybrid_kernel_keeps_its_frequencies_and_shows_inputs_to_the_first_layer
         assert not first.blocks[0].frequencies.is_variational
     assert not model_of(after).config.concatenate_input
     assert model_of(after).layers[1].blocks[0].features.n_inputs == 4
-
-
-def test_unknown_presets_are_refused():
-    with pytest.raises(ConfigError, match="preset: 'best' is not known"):
-        DeepEQ(preset="best").fit(T, Y)
 
 
 def test_scales_of_the_users_data_do_not_matter():

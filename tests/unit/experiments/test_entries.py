@@ -47,7 +47,7 @@ def test_a_comparator_is_given_what_it_takes(registry):
     assert build(comparator("trees"), is_quick=True).n_steps < 10
 
 
-def test_what_is_not_there_is_told_when_it_is_built(registry, monkeypatch):
+def test_a_missing_comparator_is_an_error_when_it_is_built(registry, monkeypatch):
     entries = [comparator("moss"), comparator("plain", depth=2)]
     with pytest.raises(NotAvailableError, match=r"named 'moss'\. Known: trees, plain"):
         build(entries[0])
@@ -60,13 +60,13 @@ def test_what_is_not_there_is_told_when_it_is_built(registry, monkeypatch):
 
 def test_a_deep_gp_is_trained_as_published_and_as_ours(registry, monkeypatch):
     class Deep(Plain):
-        def __init__(self, preset="paper", hidden=(3,), compile=False, time_limit=None):
-            self.preset, self.hidden, self.time_limit = preset, hidden, time_limit
+        def __init__(self, follows_paper=True, hidden=(3,), compile=False, time_limit=None):
+            self.follows_paper, self.hidden, self.time_limit = follows_paper, hidden, time_limit
 
     monkeypatch.setitem(models.BASELINES, "deep", Deep)
     entries = deep_gp("deep", "D", hidden=(3, 3))
     assert [entry.label for entry in entries] == ["deep (paper)", "deep"]
-    assert [build(entry).preset for entry in entries] == ["paper", "default"]
+    assert [build(entry).follows_paper for entry in entries] == [True, False]
     assert {build(entry).hidden for entry in entries} == {(3, 3)}
     assert [build(entry).time_limit for entry in entries] == [None, 9.0]
 
@@ -79,6 +79,17 @@ def test_the_ensemble_has_the_default_settings_and_the_budget_for_each_candidate
     assert build(ensemble("series"), budget=None).time_limit is None
 
 
+@pytest.mark.parametrize(("kind", "is_series"), [("series", True), ("table", False)])
+def test_the_sizes_of_an_ensemble_are_those_of_its_deep_member(kind, is_series):
+    model = build(ensemble(kind, hidden=(3, 3)))
+    usual, sized = (models_of(item, is_series) for item in ("ensemble", model.model))
+    assert list(sized) == list(usual)
+    assert [name for name in sized if sized[name] != usual[name]] == ["deep"]
+    deep = sized["deep"].terms[0] if is_series else sized["deep"]
+    assert deep.hidden == (3, 3)
+    assert model.time_limit == build(ensemble(kind)).time_limit
+
+
 def test_a_dlfm_is_one_model_with_hidden_layers():
     for kind, declared in (("series", SERIES["deep"]), ("table", Table())):
         model = build(dlfm(kind))
@@ -89,6 +100,8 @@ def test_a_dlfm_is_one_model_with_hidden_layers():
 
 
 @pytest.mark.parametrize("kind", ["series", "table"])
-def test_a_quick_look_trains_a_few_steps(kind):
+def test_a_quick_run_trains_a_few_steps(kind):
     assert build(ensemble(kind), is_quick=True).n_steps <= 5
-    assert build(paper_dlfm(), is_quick=True).n_features == 10
+    assert len(build(ensemble(kind), is_quick=True).model) == 2
+    assert build(dlfm(kind), is_quick=True).model.has_hidden_layer
+    assert build(paper_dlfm(), is_quick=True).model.n_features == 10
