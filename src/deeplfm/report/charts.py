@@ -116,7 +116,9 @@ def curve_chart(
             hovertemplate=f"%{{y:.{digits}~g}}<br>{band}<extra></extra>",
         )
     )
-    figure.update_layout(shapes=[_end_of_training(window, end)])
+    figure.update_layout(
+        shapes=[_end_of_training(window, end)], xaxis={"nticks": 5, "tickangle": 0}
+    )
     return figure
 
 
