@@ -1,5 +1,6 @@
 """The examples run and show what they say they show; the code and the commands of the guide work."""
 
+import ast
 import os
 import re
 import shlex
@@ -122,17 +123,17 @@ def blocks(text: str) -> list[tuple[str, str]]:
 
 
 def quick_code(code: str) -> str:
-    """The same with few steps of the quickest start, unless the code names one."""
+    """The same with few steps, and one model in place of the ensemble."""
     code = code.replace("random_state=0", "n_steps=3, random_state=0")
-    return code.replace("(n_steps=3", '(model="sinusoids + broadband", n_steps=3')
+    return code.replace("(n_steps=3", '(model="sinusoids(5)", n_steps=3')
 
 
 def quick_command(line: str) -> list[str]:
     """The same for a command; its own name is left out."""
     words = shlex.split(line)[1:]
-    if words[0] in ("fit", "impute") and "--model" not in words:
+    if words[0] in ("fit", "impute") and "--fitted" not in words:
         words += ["--n-steps", "3"]
-        words += [] if "--start" in words else ["--model", "sinusoids + broadband"]
+        words += [] if "--model" in words else ["--model", "sinusoids(5)"]
     return [*words, "--quiet"]
 
 
@@ -165,7 +166,32 @@ def test_settings_that_the_guide_names_exist() -> None:
     from deeplfm import DeepLFMForecaster
 
     known = DeepLFMForecaster().get_params()
-    settings = GUIDE.read_text(encoding="utf-8").partition("## Which start")[2]
+    settings = GUIDE.read_text(encoding="utf-8").partition("## Choose a model")[2]
     named = re.findall(r"`([a-z_]+)=", settings)
-    assert {"start", "n_steps", "preset"} <= set(named)
+    assert {"model", "n_steps", "log_targets"} <= set(named)
     assert set(named) <= set(known)
+
+
+def test_messages_that_the_guide_quotes_exist() -> None:
+    table = GUIDE.read_text(encoding="utf-8").partition("## Solve problems")[2]
+    quoted = re.findall(r'^\| "(.+?)" \|', table, flags=re.MULTILINE)
+    parts = [part.strip() for text in quoted for part in text.split("…") if part.strip()]
+    assert len(parts) > 5
+    source = messages()
+    missing = [
+        part for part in parts if not re.search(r".{0,12}".join(part.split("20000")), source)
+    ]
+    assert not missing
+
+
+def messages() -> str:
+    """All texts in the source of the package, with the places of values left out."""
+    texts = []
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                values = (getattr(part, "value", "") for part in node.values)
+                texts.append("".join(value for value in values if isinstance(value, str)))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append(node.value)
+    return "\n".join(texts)
