@@ -58,8 +58,8 @@ def make(
 
 
 def forces_of(model: DeepLFM) -> list[Curve]:
-    average = ModelAverage.of(model)
-    return forces(FittedModel.of(average, ["only"], ["a", "b"], TIME_SCALE, OUTPUT_SCALE), TIME)
+    units = (TIME_SCALE, OUTPUT_SCALE, np.zeros(2), np.zeros(2, dtype=bool))
+    return forces(FittedModel(ModelAverage.of(model), ["only"], ["a", "b"], *units), TIME)
 
 
 def driven(

@@ -17,7 +17,7 @@ from deeplfm.terms.base import BuildContext, collapsed_schedule
 from deeplfm.terms.initial import mean_field
 from deeplfm.terms.table import initialise_fine
 from deeplfm.training import Phase, Rows, Schedule
-from deeplfm.training.conditioning import condition
+from deeplfm.training.loop import condition
 
 _STEPS = 800
 _MOST_FEATURES = 500

@@ -37,7 +37,7 @@ OF_ALL: dict[str, Member] = {
 _GAPS_ONLY: dict[str, Member] = {
     "nearest-neighbour GP": lambda context: neighbours_recipe(context, margin=float("inf"))
 }
-NAMES = ("auto", "ensemble", "dlfm", "lfm", "paper")
+NAMES = ("auto", "ensemble", "dlfm", "lfm", "paper", "reference")
 
 
 def models_of(model: Any, is_series: bool) -> dict[str, Model]:

@@ -1,4 +1,4 @@
-"""Looking inside a fitted regressor, in the user's units."""
+"""Inspection of a fitted regressor, in the user's units."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from deeplfm.errors import ConfigError
 from deeplfm.estimators.arrays import check_targets
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.targets import Labels
-from deeplfm.inspection import forces, spectra
+from deeplfm.inspection import forces, physics, spectra
 from deeplfm.inspection.components import components
 from deeplfm.inspection.fitted import FittedModel
 from deeplfm.inspection.forces import Curve
+from deeplfm.inspection.physics import Equation
 from deeplfm.inspection.spectra import Spectrum
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.selection.average import ModelAverage
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Inspected(ABC):
-    """What can be seen of a fitted model beside its predictions."""
+    """Parts of a fitted model: components, forces, hidden layers, equations and spectra."""
 
     model_: ModelAverage
     fit_result_: Selection
@@ -81,29 +82,34 @@ class Inspected(ABC):
     def forces(self, X: Any) -> list[Curve]:
         """Posterior of the latent forces at some times.
 
-        A force is what enters an equation f' + γf = Σ_q S_q u_q whose input is time, in units of the
-        output (of its logarithm, where the model hears that) over units of time, with one curve for
-        each output and block of the heaviest model of the stack. Outputs that share their forces
-        (``model="lfm"``) have one curve for each force, in units of its own standard deviation.
+        A force enters a linear differential equation in time, such as f' + γf = Σ_q S_q u_q. It is in
+        units of the output (of its logarithm, where that is modelled) over units of time to the order of
+        the equation: one curve for each output and term of the member of largest weight. Outputs that
+        share their forces (``model="lfm"``) have one curve for each force, in units of its own standard
+        deviation.
         """
         curves = forces.forces(self._fitted(), self._tensor(self._inputs(X)))
         if not curves:
             raise ConfigError(
                 "forces: no layer of this model is a differential equation in time. Fit a series with "
-                "system='ode1', by a start that is a function of time."
+                "terms that are one, such as Deep(system='ode1')."
             )
         return curves
 
     def hidden_layers(self, X: Any) -> list[Curve]:
-        """What each hidden layer does to the inputs."""
+        """Units of every hidden layer, as functions of the inputs."""
         return forces.hidden_layers(self._fitted(), self._tensor(self._inputs(X)))
 
+    def equations(self) -> list[Equation]:
+        """Differential equations in time that were learned: coefficients and time constants."""
+        return physics.equations(self._fitted())
+
     def filters(self) -> list[Spectrum]:
-        """What the differential equations whose input is time let through."""
+        """Gain of each differential equation in time, by frequency."""
         return spectra.filters(self._fitted())
 
     def spectrum(self) -> list[Spectrum]:
-        """Power of the waves of which each output is made."""
+        """Power of the sinusoids of each output, by frequency."""
         return spectra.spectrum(self._fitted())
 
     @property
@@ -114,7 +120,7 @@ class Inspected(ABC):
             [
                 (name, step, loss)
                 for name, history in self.fit_result_.histories.items()
-                for step, loss in enumerate(history.loss, start=1)
+                for step, loss in enumerate(history.loss, 1)
             ],
             columns=["candidate", "step", "loss"],
         )

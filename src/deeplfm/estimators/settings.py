@@ -28,7 +28,7 @@ class DeepLFMSettings(BaseEstimator):
             ones, autoregressions and a nearest-neighbour GP on held-out rows and averages the best;
             ``"auto"`` compares latent force models and deep ones only; ``"dlfm"`` is one deep latent
             force model; ``"lfm"`` the classical one, whose outputs share their forces; ``"paper"`` the
-            published model.
+            published model, ``"reference"`` the same as the authors' public code trains it.
         n_steps: training steps of each fit; ``None`` takes the model's own number.
         batch_size: rows in each step; ``None`` takes the model's own: 1000 for tables, all rows for
             series. Of these the 20 000 most recent rows are used, or 100 000 in batches.

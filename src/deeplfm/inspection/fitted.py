@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from jaxtyping import Bool, Float64
 from numpy import ndarray
 from torch import Tensor
@@ -34,20 +33,6 @@ class FittedModel:
     output_scale: Float64[ndarray, " D"]
     output_shift: Float64[ndarray, " D"]
     is_log: Bool[ndarray, " D"]
-
-    @classmethod
-    def of(
-        cls,
-        average: ModelAverage,
-        members: Sequence[str],
-        outputs: Sequence[str],
-        time_scale: float = 1.0,
-        output_scale: Float64[ndarray, " D"] | None = None,
-    ) -> FittedModel:
-        """An average whose outputs have mean zero and are not logarithms."""
-        zeros = np.zeros(len(outputs))
-        scale = zeros + 1 if output_scale is None else output_scale
-        return cls(average, members, outputs, time_scale, scale, zeros, zeros > 0)
 
     @property
     def forecasting(self) -> list[int]:

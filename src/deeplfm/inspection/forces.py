@@ -89,10 +89,8 @@ def is_driven(block: Block) -> bool:
 
 def block_label(name: str, block: Block, layer: Layer) -> str:
     """A name, with that of the block where the layer has several differential equations."""
-    if sum(map(is_driven, layer.blocks)) < 2:
-        return name
-    kind = "sinusoids" if block.frequencies.strategy == "nodes" else "broad band"
-    return f"{name}, {block.name or kind}"
+    has_several = sum(map(is_driven, layer.blocks)) > 1
+    return f"{name}, {block.name}" if has_several and block.name else name
 
 
 def force_moments(

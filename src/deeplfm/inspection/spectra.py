@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,13 +12,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from deeplfm.inspection.fitted import FittedModel, as_array
-from deeplfm.inspection.forces import (
-    block_label,
-    columns_of,
-    frequencies_of,
-    is_driven,
-    sees_only_time,
-)
+from deeplfm.inspection.forces import columns_of, frequencies_of, sees_only_time
+from deeplfm.inspection.physics import systems_in_time
 from deeplfm.layers import Block, Layer
 
 _GAIN_DECADES = (1.5, 3.0)  # shown below and above the bandwidth of a system
@@ -46,13 +41,17 @@ class Spectrum:
 @torch.no_grad()
 def filters(fitted: FittedModel) -> list[Spectrum]:
     """Gain |H(jω)| of the differential equations in time, in units of time to the order of each."""
-    found: list[Spectrum] = []
-    for index in fitted.forecasting:
-        model, member = fitted.average.members[index], fitted.members[index]
-        layers = model.layers if model.is_function_of_time else ()
-        for depth, layer in enumerate(layers, 1):
-            for block in filter(is_driven, layer.blocks):
-                found += _gains(fitted, f"layer {depth}", member, layer, block)
+    found = []
+    for label, member, block, group in systems_in_time(fitted):
+        features = block.features
+        center = math.log10(float(features.bandwidth.median()))
+        below, above = _GAIN_DECADES
+        frequency = torch.logspace(
+            center - below, center + above, _GAIN_POINTS, dtype=torch.float64
+        )
+        cycles = as_array(frequency) / (2 * math.pi * fitted.time_scale)
+        gain = as_array(features.gain(frequency)[group, 0])
+        found.append(Spectrum(label, member, cycles, fitted.time_scale**features.n_states * gain))
     return found
 
 
@@ -141,23 +140,3 @@ def _mean_products(
     against = overlap(frequency - frequency[:, None]) @ amplitude
     along = overlap(frequency + frequency[:, None]) @ amplitude
     return (amplitude.conj() * against + amplitude * along).real / 2
-
-
-def _gains(
-    fitted: FittedModel, label: str, member: str, layer: Layer, block: Block
-) -> Iterator[Spectrum]:
-    """Gain of each output's system that has a force."""
-    features = block.features
-    center = math.log10(float(features.bandwidth.median()))
-    below, above = _GAIN_DECADES
-    frequency = torch.logspace(center - below, center + above, _GAIN_POINTS, dtype=torch.float64)
-    gain = features.gain(frequency)[:, 0]  # G F
-    is_active = features.sensitivity.flatten(1).any(1)
-    for group in is_active.nonzero()[:, 0].tolist():
-        owner = f", {fitted.outputs[group]}" if len(gain) == len(fitted.outputs) > 1 else ""
-        yield Spectrum(
-            block_label(label + owner, block, layer),
-            member,
-            as_array(frequency) / (2 * math.pi * fitted.time_scale),
-            fitted.time_scale**features.n_states * as_array(gain[group]),
-        )

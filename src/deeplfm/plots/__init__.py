@@ -5,25 +5,12 @@ Functions ``plot_*`` take axes first, draw one output or layer, and return the a
 pyplot and its global state: save a figure with ``figure.savefig(path)``.
 """
 
-from deeplfm.plots.calibration import (
-    calibration_figure,
-    coverage_band,
-    pit_band,
-    plot_coverage,
-    plot_pit,
-)
+from deeplfm.plots.calibration import calibration_figure, plot_coverage, plot_pit
 from deeplfm.plots.curves import components_figure, forces_figure, hidden_figure, plot_curve
-from deeplfm.plots.dense import gaps_of, plot_observations
 from deeplfm.plots.fan import COVERAGES, Fan, fans_from, fans_of, interval_levels, plot_fan
 from deeplfm.plots.forecast import forecast_figure, plot_forecast
 from deeplfm.plots.learning import learning_figure, plot_learning
-from deeplfm.plots.spectra import (
-    filters_figure,
-    plot_filter,
-    plot_spectrum,
-    power_spectrum,
-    spectrum_figure,
-)
+from deeplfm.plots.spectra import filters_figure, plot_filter, plot_spectrum, spectrum_figure
 from deeplfm.plots.timeaxis import TimeAxis
 from deeplfm.plots.toy import toy_figure
 
@@ -33,27 +20,22 @@ __all__ = [
     "TimeAxis",
     "calibration_figure",
     "components_figure",
-    "coverage_band",
     "fans_from",
     "fans_of",
     "filters_figure",
     "forces_figure",
     "forecast_figure",
-    "gaps_of",
     "hidden_figure",
     "interval_levels",
     "learning_figure",
-    "pit_band",
     "plot_coverage",
     "plot_curve",
     "plot_fan",
     "plot_filter",
     "plot_forecast",
     "plot_learning",
-    "plot_observations",
     "plot_pit",
     "plot_spectrum",
-    "power_spectrum",
     "spectrum_figure",
     "toy_figure",
 ]

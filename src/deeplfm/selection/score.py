@@ -14,8 +14,7 @@ from deeplfm.errors import TrainingDivergedError
 from deeplfm.model import DeepLFM
 from deeplfm.selection.average import series_weights, stacking_weights
 from deeplfm.selection.candidate import Candidate
-from deeplfm.training.conditioning import statistics
-from deeplfm.training.loop import History
+from deeplfm.training.loop import History, statistics
 from deeplfm.training.rows import Rows, RowSource
 
 TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)

@@ -34,9 +34,8 @@ from deeplfm.selection.score import (
     set_calibration,
 )
 from deeplfm.selection.split import Split
-from deeplfm.training.conditioning import condition, set_train_data
 from deeplfm.training.interruption import stop_reason, time_left, within
-from deeplfm.training.loop import History
+from deeplfm.training.loop import History, condition, set_train_data
 from deeplfm.training.rows import RowSource
 
 _FAR_ENOUGH = 0.5  # of the steps before: a refit with fewer is not worth its rows

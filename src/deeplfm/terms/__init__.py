@@ -15,6 +15,7 @@ from deeplfm.terms.deep import Deep
 from deeplfm.terms.grammar import NAMED_MODELS, TERMS, from_json, parse, to_json
 from deeplfm.terms.local_level import LocalLevel
 from deeplfm.terms.paper import Paper
+from deeplfm.terms.reference import Reference
 from deeplfm.terms.season import Season
 from deeplfm.terms.shared_forces import SharedForces
 from deeplfm.terms.shared_season import SharedSeason
@@ -34,6 +35,7 @@ __all__ = [
     "LocalLevel",
     "NamedModel",
     "Paper",
+    "Reference",
     "Season",
     "SharedForces",
     "SharedSeason",

@@ -16,6 +16,7 @@ from deeplfm.terms.covariates import Covariates
 from deeplfm.terms.deep import Deep
 from deeplfm.terms.local_level import LocalLevel
 from deeplfm.terms.paper import Paper
+from deeplfm.terms.reference import Reference
 from deeplfm.terms.season import Season
 from deeplfm.terms.shared_forces import SharedForces
 from deeplfm.terms.shared_season import SharedSeason
@@ -39,7 +40,9 @@ _TERMS: tuple[type[Term], ...] = (
     Deep,
 )
 TERMS: dict[str, type[Term]] = {term.term_name: term for term in _TERMS}
-NAMED_MODELS: dict[str, type[NamedModel]] = {model.term_name: model for model in (Paper, Table)}
+NAMED_MODELS: dict[str, type[NamedModel]] = {
+    model.term_name: model for model in (Paper, Reference, Table)
+}
 _DURATION = re.compile(r"(?<![\w.'\"])(\d+(?:\.\d+)?[A-Za-z]+)(?![\w'\"])")  # 1D, 12h
 
 

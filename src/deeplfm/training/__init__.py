@@ -1,6 +1,6 @@
 """Training: rows, schedules, the loop, progress and interruption."""
 
-from deeplfm.training.loop import History, train
+from deeplfm.training.loop import History, condition, set_train_data, statistics, train
 from deeplfm.training.rows import Rows, RowSource, StoredRows
 from deeplfm.training.schedule import ROLES, Phase, Schedule
 
@@ -12,5 +12,8 @@ __all__ = [
     "Rows",
     "Schedule",
     "StoredRows",
+    "condition",
+    "set_train_data",
+    "statistics",
     "train",
 ]

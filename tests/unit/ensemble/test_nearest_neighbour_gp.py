@@ -17,7 +17,7 @@ from deeplfm.ensemble.tables import density_recipe, neighbours_recipe
 from deeplfm.selection.candidate import fit_candidate
 from deeplfm.terms import BuildContext
 from deeplfm.training import Rows
-from deeplfm.training.conditioning import set_train_data
+from deeplfm.training.loop import set_train_data
 from deeplfm.training.rows import StoredRows
 
 

@@ -46,8 +46,8 @@ def make(*blocks: BlockConfig, weights: str = "exact", hidden: int = 0, **layer:
 
 def fitted(average: ModelAverage, *names: str, is_log: bool = False) -> FittedModel:
     """Units in which a standardised 0 is 5 and 2, and 1 is 3 and 0.2 more."""
-    model = FittedModel.of(average, names, ["a", "b"], output_scale=SCALE.numpy())
-    return replace(model, output_shift=SHIFT.numpy(), is_log=np.array([False, is_log]))
+    units = (1.0, SCALE.numpy(), SHIFT.numpy(), np.array([False, is_log]))
+    return FittedModel(average, names, ["a", "b"], *units)
 
 
 def forecast(average: ModelAverage) -> torch.Tensor:
@@ -226,6 +226,26 @@ def test_components_of_a_forecaster_add_up_to_its_forecast(forecaster: DeepLFMFo
     expected = forecaster.forecast(times=HOURS[10:20])
     assert means(past["load"]).sum(axis=1).to_numpy() == pytest.approx(
         expected["load"].to_numpy(), abs=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        ("trend + season(12h) + level(damped)", ["trend", "season", "level"]),
+        ("sinusoids(4) + broadband", ["mean", "sinusoids", "broadband"]),
+        ("deep(2) + broadband", ["mean", "deep", "broadband"]),
+        ("warped + broadband", ["mean", "warped season", "broadband"]),
+        ("composition", ["mean", "composition"]),
+        ("lfm", ["level", "shared forces"]),
+    ],
+)
+def test_every_term_is_a_component(model: str, names: list[str]) -> None:
+    forecaster = DeepLFMForecaster(model=model, n_steps=2).fit(FRAME[["load"]])
+    table = forecaster.components(6)["load"]
+    assert list(table.columns.unique("component")) == names
+    assert means(table).sum(axis=1).to_numpy() == pytest.approx(
+        forecaster.forecast(6)["load"].to_numpy(), abs=1e-9
     )
 
 

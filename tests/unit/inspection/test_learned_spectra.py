@@ -1,19 +1,12 @@
 """Spectra and hidden layers of a fitted model, against known signals."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
 
 from deeplfm import DeepLFMRegressor
-from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
-from deeplfm.inspection.fitted import FittedModel
 from deeplfm.inspection.forces import Curve
 from deeplfm.inspection.spectra import Spectrum
-from deeplfm.inspection.spectra import spectrum as spectrum_of
-from deeplfm.model import DeepLFM
-from deeplfm.selection.average import ModelAverage
 
 SPAN = 60.0
 TIME = np.linspace(0, SPAN, 120)
@@ -39,7 +32,7 @@ def lines() -> DeepLFMRegressor:
 
 @pytest.fixture(scope="module")
 def deep() -> DeepLFMRegressor:
-    return quick(model="dlfm", hidden=(3, 2)).fit(TIME, PAIR + NOISE)
+    return quick(model="deep(3, 2) + sinusoids(8) + broadband").fit(TIME, PAIR + NOISE)
 
 
 def band(spectrum: Spectrum, frequency: float, width: float = 1.5 / SPAN) -> float:
@@ -47,10 +40,16 @@ def band(spectrum: Spectrum, frequency: float, width: float = 1.5 / SPAN) -> flo
 
 
 @pytest.mark.parametrize(
-    ("start", "system"), [("pursuit", "ode1"), ("pursuit", "eq"), ("deep", "ode1")]
+    "model",
+    [
+        "sinusoids + broadband",
+        "sinusoids(system=eq) + broadband(system=eq)",
+        "sinusoids(system=ode2) + broadband(system=ode2)",
+        "deep(1) + sinusoids(8) + broadband",
+    ],
 )
-def test_a_wave_has_half_its_squared_amplitude_at_its_frequency(start: str, system: str) -> None:
-    model = quick(start=start, system=system).fit(TIME, PAIR + NOISE)
+def test_a_sinusoid_has_half_its_squared_amplitude_at_its_frequency(model: str) -> None:
+    model = quick(model=model).fit(TIME, PAIR + NOISE)
     first, second = model.spectrum()
     assert [first.label, second.label] == ["y0", "y1"]
     assert first.member in model.fit_result_.names
@@ -88,29 +87,11 @@ def test_larger_outputs_have_more_power(lines: DeepLFMRegressor) -> None:
         assert found.value == pytest.approx(100 * small.value, rel=1e-5, abs=1e-7)
 
 
-@pytest.mark.parametrize("system", ["ode1", "eq"])
-def test_powers_add_up_to_the_mean_square_over_the_record(system: str) -> None:
-    """The waves of a line are so near to each other that all they make is made together."""
-    options = {"lower_limit": -math.inf} if system == "ode1" else {}
-    block = BlockConfig(system, n_forces=2, n_features=6, frequencies="nodes", options=options)
-    layer = LayerConfig(1, (block,), "exact")
-    model = DeepLFM(ModelConfig(1, (layer,), n_samples=1, n_paths=1), seed=0).double()
-    with torch.no_grad():
-        model.output_layer.blocks[0].features.center.copy_(torch.tensor([20.0, 50.0]))
-    rows = torch.linspace(0, 1, 80, dtype=torch.float64)[:, None]
-    model.condition(rows, torch.sin(20 * rows + 1) + 0.5 * torch.cos(50 * rows))
-    (found,) = spectrum_of(FittedModel.of(ModelAverage.of(model), ["m"], ["y"], time_scale=5.0))
-    assert found.frequency == pytest.approx(np.array([20, 50]) / (2 * np.pi * 5))
-    middles = (torch.arange(4000, dtype=torch.float64)[:, None] + 0.5) / 4000
-    mean_square = model.posterior(middles).mean.square().mean().item()
-    assert found.value.sum() == pytest.approx(mean_square, rel=1e-5)
-
-
 def test_filters_have_the_gain_of_their_equation(lines: DeepLFMRegressor) -> None:
     filters = lines.filters()
     assert [item.label for item in filters] == [
         f"layer 1, {output}, {kind}"
-        for kind in ("sinusoids", "broad band")
+        for kind in ("sinusoids", "broadband")
         for output in ("y0", "y1")
     ]
     blocks = lines.model_.members[0].output_layer.blocks
@@ -122,7 +103,9 @@ def test_filters_have_the_gain_of_their_equation(lines: DeepLFMRegressor) -> Non
 
 
 def test_where_there_is_no_equation_nothing_is_filtered() -> None:
-    assert quick(system="eq").fit(TIME, PAIR).filters() == []
+    model = quick(model="sinusoids(system=eq) + broadband(system=eq)").fit(TIME, PAIR)
+    assert model.filters() == []
+    assert model.equations() == []
 
 
 def test_hidden_layers_are_what_prediction_makes_of_time(deep: DeepLFMRegressor) -> None:
@@ -135,7 +118,7 @@ def test_hidden_layers_are_what_prediction_makes_of_time(deep: DeepLFMRegressor)
         "layer 2, unit 1",
         "layer 2, unit 2",
     ]
-    assert {curve.member for curve in curves} == {"deep"}
+    assert {curve.member for curve in curves} == set(deep.fit_result_.names)
     (member,) = deep.model_.members
     values = member.hidden_values(torch.as_tensor(asked[:, None] / SPAN))
     paths = torch.cat(values, dim=-1).numpy()  # S N H
@@ -162,15 +145,16 @@ def test_shallow_models_have_no_hidden_layers(lines: DeepLFMRegressor) -> None:
 def test_blocks_have_names_even_where_no_line_was_found() -> None:
     model = quick().fit(TIME, NOISE[:, 0])
     labels = [curve.label for curve in model.forces(TIME)]
-    assert labels == ["y, sinusoids", "y, broad band"]
+    assert labels == ["y, sinusoids", "y, broadband"]
 
 
 def test_a_covariate_is_not_taken_for_time() -> None:
     x = np.column_stack([TIME, NOISE[:, 0]])
     model = quick(is_series=True).fit(x, PAIR[:, 0] + 20 * NOISE[:, 0])
     (spectrum,) = model.spectrum()
-    time_blocks = model.model_.members[0].output_layer.blocks[:2]
-    n_waves = time_blocks[0].features.n_forces + time_blocks[1].features.n_features
+    layer = model.model_.members[0].output_layer
+    n_waves = layer.block("sinusoids").features.n_forces
+    n_waves += layer.block("broadband").features.n_features
     assert len(spectrum.frequency) <= n_waves
     assert band(spectrum, 0.2) == pytest.approx(4.5, rel=0.1)
     forces = model.forces(x)
@@ -179,7 +163,7 @@ def test_a_covariate_is_not_taken_for_time() -> None:
 
 def test_tables_have_neither_spectrum_nor_filters() -> None:
     x = np.random.default_rng(0).normal(size=(40, 2))
-    model = quick(model="table").fit(x, x[:, 0])
+    model = quick(model="table(hidden=2)").fit(x, x[:, 0])
     assert model.spectrum() == []
     assert model.filters() == []
     assert [curve.label for curve in model.hidden_layers(x)] == [

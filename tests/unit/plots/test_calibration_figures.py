@@ -5,7 +5,8 @@ from matplotlib.figure import Figure
 from scipy.stats import norm
 
 from deeplfm.errors import InputError
-from deeplfm.plots import calibration_figure, coverage_band, pit_band, plot_coverage, plot_pit
+from deeplfm.plots import calibration_figure, plot_coverage, plot_pit
+from deeplfm.plots.calibration import coverage_band, pit_band
 
 N_VALUES, N_BINS, N_WORLDS = 300, 10, 4000
 

@@ -6,13 +6,8 @@ from scipy.signal import lombscargle
 
 from deeplfm.errors import InputError
 from deeplfm.inspection.spectra import Spectrum
-from deeplfm.plots import (
-    filters_figure,
-    plot_filter,
-    plot_spectrum,
-    power_spectrum,
-    spectrum_figure,
-)
+from deeplfm.plots import filters_figure, plot_filter, plot_spectrum, spectrum_figure
+from deeplfm.plots.spectra import power_spectrum
 
 FREQUENCY = np.geomspace(0.01, 10, 50)
 
