@@ -22,6 +22,7 @@ from deeplfm.terms.deep import N_PATHS, N_SAMPLES, initialise_layer
 from deeplfm.training import Rows, Schedule
 
 _NOISE_VARIANCE = 0.1
+_BROAD_BAND_STD, _SPECTRAL_RATE = 0.1, 0.02
 
 
 class RandomFeatures(Baseline):
@@ -79,8 +80,7 @@ class DeepGP(RandomFeatures):
         if self.follows_paper:
             model = Paper(self.hidden, n_features=self.n_features, system=self.system)
         elif n_inputs == 1 and self.has_spectrum:
-            deep = Deep(self.hidden, self.system, n_features=self.n_features)
-            model = deep + BroadBand(system=self.system)
+            model = _Spectral(self.hidden, self.n_features, self.system)
         else:
             model = Table(self.hidden, n_features=self.n_features, system=self.system)
         return DeepLFMRegressor(model, compile=self.compile)
@@ -152,6 +152,28 @@ class HybridKernel(RandomFeatures):
 
     def _regressor(self, n_inputs: int) -> DeepLFMRegressor:
         return DeepLFMRegressor(_Hybrid(self.hidden, self.n_features), is_series=False)
+
+
+@dataclass(frozen=True, repr=False)
+class _Spectral(NamedModel):
+    """Hidden layers with frequencies from the spectrum, and a small broad-band force beside them."""
+
+    term_name: ClassVar[str] = "spectral"
+    hidden: tuple[int, ...]
+    n_features: int
+    system: str
+
+    def schedule(self, n_steps: int) -> Schedule:
+        """Full batches, the exact output weights solved in each step."""
+        return collapsed_schedule(n_steps, _SPECTRAL_RATE)
+
+    def build(self, rows: Rows, context: BuildContext) -> DeepLFM:
+        """The sum of both terms, with a fixed starting size of the broad-band force."""
+        deep = Deep(self.hidden, self.system, n_features=self.n_features)
+        model = (deep + BroadBand(system=self.system)).build(rows, context)
+        features = model.output_layer.block("broadband").features
+        features.set_sensitivity(torch.full_like(features.sensitivity, _BROAD_BAND_STD))
+        return model
 
 
 @dataclass(frozen=True, repr=False)

@@ -59,7 +59,8 @@ def test_a_deep_gp_may_be_compiled():
 def test_deep_gps_can_be_trained_as_our_own_model():
     baseline = DeepEQ(follows_paper=False, n_features=5, n_steps=1).fit(T, Y)
     assert model_of(baseline).has_exact_output
-    assert [term.term_name for term in baseline.regressor_.model] == ["deep", "broadband"]
+    blocks = [block.name for block in model_of(baseline).config.layers[-1].blocks]
+    assert blocks == ["deep", "broadband"]
     two = DeepEQ(hidden=(2, 4), follows_paper=False, n_features=5, n_steps=1).fit(
         TABLE, TABLE[:, 0]
     )
