@@ -230,9 +230,9 @@ CONFIGS = {
     ),
     "table in config": Case(
         [*FIT, "--config", "run.toml"],
-        ["run.toml", "[model]", "flat"],
+        ["run.toml", "[training]", "flat"],
         table(),
-        {"run.toml": "[model]\nn_steps = 3\n"},
+        {"run.toml": "[training]\nn_steps = 3\n"},
     ),
     "bad value in config": Case(
         ["fit", "--config", "run.toml"],
