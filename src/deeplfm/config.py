@@ -79,7 +79,8 @@ class ModelConfig:
         shared_noise: one noise variance for all outputs.
         n_samples: Monte Carlo samples of the hidden layers in training.
         n_paths: function paths kept for prediction.
-        n_components: bells of each output, whose weights the last layer then says; 0 for Gaussian noise.
+        n_components: components of a mixture density for each output, with logits from the last layer; 0
+            for Gaussian noise.
     """
 
     n_inputs: int

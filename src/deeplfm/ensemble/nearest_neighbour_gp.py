@@ -134,7 +134,7 @@ class NearestNeighbourGP(nn.Module):
         return torch.ones(len(x), dtype=torch.bool, device=x.device)
 
     def residual(self) -> Float[Tensor, "N D"]:
-        """What the linear model leaves of the rows that are kept."""
+        """Residual of the linear model at the rows that are kept."""
         parts = [self.linear.moments(rows)[0][0] for rows in self.x.split(_ROWS_AT_ONCE)]
         return self.y - torch.cat(parts).to(self.y.dtype) if parts else self.y
 

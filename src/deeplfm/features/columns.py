@@ -38,7 +38,7 @@ Piece = Sequence[Sequence[Tensor]]
 class BlockColumns:
     """The columns of one feature map for some inputs.
 
-    What does not depend on the sample is done once, at construction: all columns where neither inputs
+    Columns that do not depend on the sample are made once, at construction: all where neither inputs
     nor Ω do, the share of the original inputs where the map is a sum over inputs, and all coefficients.
 
     Args:

@@ -70,7 +70,7 @@ def _run(command: list[str]) -> str:
 
 
 def _processor() -> str:
-    """What -march=native depends on."""
+    """The machine features that -march=native depends on."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -262,7 +262,7 @@ def choose_members(
         item.weight = share if float(share[0].max()) >= _LEAST_WEIGHT else None
         is_for_gaps = item.gap_score is not None and float(gap_share.max()) >= _LEAST_WEIGHT
         item.gap_weight = gap_share if is_for_gaps else None
-    # An autoregression has no say within its rows: one candidate that does is kept in any case.
+    # An autoregression is not active within its rows: one candidate that is active is kept in any case.
     within = [b for b, item in enumerate(fitted) if _is_within_rows(item)]
     if within and all(fitted[b].weight is None for b in within):
         best = max(within, key=lambda b: float(fitted[b].score.mean_density.nanmean()))

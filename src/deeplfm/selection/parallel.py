@@ -47,7 +47,7 @@ def attempt_all(
     """Call a function with each item: here, one after the other, or in processes of their own.
 
     Processes share PyTorch's threads among them, and get Ctrl-C from the terminal as this one does;
-    where only this one is told to stop, it waits for what is under way. An item that none of them has
+    where only this one is asked to stop, it waits for what is under way. An item that none of them has
     finished, because the user interrupts or a process is ended from outside, is tried here. Each item
     has an equal part of the time that is left, and what others leave of theirs.
 

@@ -47,7 +47,7 @@ Status = Literal["fitted", "failed", "unsuitable", "not tried"]
 
 @dataclass
 class CandidateResult:
-    """What a selection found about one candidate.
+    """The result of a selection for one candidate.
 
     Attributes:
         name: of the candidate.
@@ -79,7 +79,7 @@ class CandidateResult:
 
 @dataclass
 class Selection:
-    """What a selection found: one record for each candidate.
+    """The result of a selection: one record for each candidate.
 
     Attributes:
         candidates: in the order in which they were given.
@@ -118,7 +118,7 @@ class Selection:
         return cls(**content | {"candidates": results})
 
     def __getitem__(self, name: str) -> CandidateResult:
-        """What was found about a candidate."""
+        """The record of a candidate."""
         return next(item for item in self.candidates if item.name == name)
 
     @property

@@ -31,7 +31,7 @@ class GaussianWeights(nn.Module):
 
     @abstractmethod
     def coefficients(self, columns: Columns = ALL) -> tuple[Tensor, ...]:
-        """What the moments of ΦW, or of some columns of Φ and their weights, need of q, as tensors."""
+        """Tensors of q that give the moments of ΦW, or of some columns of Φ and their weights."""
 
     @staticmethod
     @abstractmethod

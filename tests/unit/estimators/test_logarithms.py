@@ -107,7 +107,8 @@ def test_held_out_rows_are_heard() -> None:
     assert amplitude_grows(FALLS[:96, None]).tolist() == [True]
     models = {logs: fitted(FALLS, log_targets=logs) for logs in (False, True, None)}
     scores = {
-        logs: model.fit_result_.held_out_mnll["memory"][0] + model.fit_result_.log_jacobian[0]
+        logs: model.fit_result_.held_out_mnll["linear autoregression"][0]
+        + model.fit_result_.log_jacobian[0]
         for logs, model in models.items()
     }
     assert scores[False] < scores[True]

@@ -106,7 +106,7 @@ def test_a_weight_of_two_is_a_row_given_twice(is_series: bool) -> None:
     y[::5, 1] = np.nan
     weight, order = rng.integers(0, 4, 40), rng.permutation(40)
     options = {
-        "model": "sinusoids + broadband" if is_series else "race",
+        "model": "sinusoids + broadband" if is_series else "ensemble",
         "is_series": is_series,
     }
     twice = quick(**options).fit(x.repeat(weight, axis=0), y.repeat(weight, axis=0))
