@@ -1,4 +1,4 @@
-"""Errors a user can meet; each message says where, what is wrong, what was found and what to do."""
+"""Errors a user can meet; each message states where, what is wrong, what was found and what to do."""
 
 
 class DeepLFMError(Exception):
@@ -14,7 +14,7 @@ class ConfigError(DeepLFMError, ValueError):
 
 
 class UnsuitableError(DeepLFMError, ValueError):
-    """A start is not made for the rows at hand; the message says what it needs, to follow its name."""
+    """A start is not made for the rows at hand; the message states what it needs, to follow its name."""
 
 
 class TrainingDivergedError(DeepLFMError, ArithmeticError):

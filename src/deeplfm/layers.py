@@ -27,7 +27,7 @@ from deeplfm.variational.weights import ALL, Columns
 
 
 class Block(nn.Module):
-    """A feature map with its frequencies, looking at some of the layer's inputs.
+    """A feature map with its frequencies, and the layer's inputs that it depends on.
 
     Args:
         config: what the block is made of.
@@ -209,8 +209,8 @@ class Layer(nn.Module):
             columns: where the columns of these blocks are in Φ.
         """
 
-        def reduce(columns: FeatureBlocks, *tables: Tensor) -> tuple[Tensor, ...]:
-            return tuple(map(self.by_output, self.weights.moments(columns, *tables)))
+        def reduce(columns: FeatureBlocks, *known: Tensor) -> tuple[Tensor, ...]:
+            return tuple(map(self.by_output, self.weights.moments(columns, *known)))
 
         mean, variance = features.map(
             reduce, *self.weights.coefficients(columns), is_diagonal=self._is_diagonal
@@ -223,14 +223,14 @@ class Layer(nn.Module):
         target: Float[Tensor, "N D"],
         precision: Float[Tensor, "N D"],
     ) -> Float[Tensor, ""]:
-        """Σ_n λ_n E[(y_n − φ_nᵀW)²]: all that a Gaussian bound asks of samples, moments not kept."""
+        """Σ_n λ_n E[(y_n − φ_nᵀW)²]: what a Gaussian bound needs of samples; moments are not kept."""
         is_diagonal, weights = self._is_diagonal, self.weights
 
         def reduce(columns: FeatureBlocks, *tensors: Tensor) -> tuple[Tensor, ...]:
-            *tables, target, precision = tensors
+            *known, target, precision = tensors
             if is_diagonal:
                 return (diagonal_squares(columns, *tensors),)
-            return (weighted_squares(*weights.moments(columns, *tables), target, precision),)
+            return (weighted_squares(*weights.moments(columns, *known), target, precision),)
 
         by_row = self._by_group(target, precision, dtype=weights.mean.dtype)
         (found,) = features.total(
@@ -277,7 +277,7 @@ class Layer(nn.Module):
         target: Float[Tensor, "N D"],
         precision: Float[Tensor, "N D"],
     ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
-        """Σ_n λ_n E[φφᵀ] and Σ_n λ_n y_n E[φ]: all that exact weights need to know of some rows."""
+        """Σ_n λ_n E[φφᵀ] and Σ_n λ_n y_n E[φ]: the sufficient statistics of exact weights."""
 
         def reduce(columns: FeatureBlocks, precision: Tensor, shift: Tensor) -> tuple[Tensor, ...]:
             return weighted_gram(columns, precision), weighted_moment(columns, shift)
@@ -290,11 +290,11 @@ class Layer(nn.Module):
         self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"], rate: float = 1.0
     ) -> None:
         """Move exact weights to the posterior that statistics imply."""
-        self._exact().step(*self._heard(gram, moment), rate)
+        self._exact().step(*self._pooled(gram, moment), rate)
 
     def condition_on(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
         """Add the statistics of further rows to the posterior of exact weights."""
-        self._exact().condition_on(*self._heard(gram, moment))
+        self._exact().condition_on(*self._pooled(gram, moment))
 
     def kl(self) -> Float[Tensor, ""]:
         """KL of weights and frequencies."""
@@ -319,8 +319,8 @@ class Layer(nn.Module):
             raise ConfigError("layer: only weights='exact' can be solved in closed form.")
         return self.weights
 
-    def _heard(self, gram: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:
-        """Statistics as the weights hear them: shared ones hear all groups."""
+    def _pooled(self, gram: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:
+        """Statistics of the weights: those of all groups together where groups share weights."""
         if self.shared_weights:
             return gram.sum(0, keepdim=True), moment.sum(0, keepdim=True)
         return gram, moment

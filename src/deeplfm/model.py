@@ -2,9 +2,8 @@ r"""The deep latent force model: layers of features × Gaussian weights, and a l
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -14,20 +13,20 @@ from deeplfm.config import ModelConfig
 from deeplfm.errors import ConfigError
 from deeplfm.features.columns import LayerColumns
 from deeplfm.layers import Layer
-from deeplfm.likelihoods import Components, Gaussian, Likelihood, MixtureDensity
+from deeplfm.likelihoods import Gaussian, Likelihood, MixtureDensity
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import generator_for
 from deeplfm.variational import Exact
 
-# Rows are predicted in blocks, so that memory does not grow with the request; of one path in larger
-# ones, since all that is made once for a block would be made often.
+# Rows are predicted in chunks, so that memory does not grow with the request; of few paths in larger
+# ones, since the work done once for each chunk would be repeated often.
 _PREDICTION_ROWS, _ROWS_OF_ALL_PATHS = 512, 8192
 
 
 class DeepLFM(nn.Module):
-    r"""p(Y | X) with F⁽ˡ⁺¹⁾ = Φ(F⁽ˡ⁾, X) W⁽ˡ⁾ and Gaussian noise, or bells.
+    r"""p(Y | X) with F⁽ˡ⁺¹⁾ = Φ(F⁽ˡ⁾, X) W⁽ˡ⁾ and Gaussian noise, or a mixture density.
 
-    It lives in standardised units; estimators convert from and to the user's.
+    Inputs and outputs are in standardised units; estimators convert from and to the user's.
 
     Args:
         config: what the model is made of.
@@ -40,12 +39,6 @@ class DeepLFM(nn.Module):
     torch.Size([5, 1])
     """
 
-    kind: ClassVar[str] = "layers"
-    is_function_of_time: ClassVar[bool] = True  # where it is of a series
-    keeps_rows: ClassVar[bool] = False  # and predicts from them
-    weighs_rows: ClassVar[bool] = True  # that it keeps
-    most_rows: ClassVar[int] = sys.maxsize  # that it is given to keep
-    is_tempered: ClassVar[bool] = True  # where its last layer is exact
     layers: Sequence[Layer]
     likelihood: Likelihood
     temperature: Tensor
@@ -88,7 +81,7 @@ class DeepLFM(nn.Module):
     def gaussian(self) -> Gaussian:
         """The likelihood of a model with Gaussian noise."""
         if not isinstance(self.likelihood, Gaussian):
-            raise ConfigError("model: its noise is not Gaussian, as this objective or start needs.")
+            raise ConfigError("model: its noise is not Gaussian, as this objective needs.")
         return self.likelihood
 
     @property
@@ -175,14 +168,9 @@ class DeepLFM(nn.Module):
         return sum((layer.kl_weight * layer.kl() for layer in self.layers), start=torch.zeros(()))
 
     @property
-    def draws_functions(self) -> bool:
-        """Whether a draw is a whole function; otherwise it is one of the predictive mixture."""
-        return not self.config.n_components
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Arguments beside configuration and seed."""
-        return {}
+    def constructor_arguments(self) -> dict[str, Any]:
+        """Arguments that make the same model, before its tensors are loaded."""
+        return {"config": self.config, "seed": self.seed}
 
     def set_train_data(
         self,
@@ -191,12 +179,12 @@ class DeepLFM(nn.Module):
         row_weight: Float[Tensor, " N"] | None = None,
         reach: float | None = None,
     ) -> None:
-        """Know where the targets of a series are known; see :meth:`Likelihood.set_support`."""
+        """Mark where the targets of a series are known; see :meth:`Likelihood.set_support`."""
         if reach is not None:
             self.likelihood.set_support(x, y, reach)
 
     def is_active(self, x: Float[Tensor, "N P"]) -> Bool[Tensor, " N"]:
-        """At which rows to hear it beside other models of the same data."""
+        """Rows at which it may have weight beside other models of the same data: all."""
         return torch.ones(len(x), dtype=torch.bool, device=x.device)
 
     @torch.no_grad()
@@ -216,7 +204,7 @@ class DeepLFM(nn.Module):
         y: Float[Tensor, "N D"],
         row_weight: Float[Tensor, " N"] | None = None,
     ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
-        """All that the exact output weights need to know of some rows; those of more rows add up."""
+        """Sufficient statistics of some rows for the exact output weights; those of more rows add up."""
         target, precision = self.gaussian.precision(x, y, row_weight)
         totals: list[Tensor] = []
         for rows in torch.arange(len(x), device=x.device).split(self._rows_at_once):
@@ -242,8 +230,14 @@ class DeepLFM(nn.Module):
         row_weight: Float[Tensor, " N"] | None = None,
     ) -> None:
         """Add further rows to the exact output weights: as if they had been solved with them."""
-        self.output_layer.condition_on(*self._tempered(*self.statistics(x, y, row_weight)))
+        self.add_statistics(*self.statistics(x, y, row_weight))
         self.likelihood.extend_support(x, y)
+
+    def add_statistics(
+        self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]
+    ) -> None:
+        """Add the statistics of further rows to the exact output weights."""
+        self.output_layer.condition_on(*self._tempered(gram, moment))
 
     def _tempered(self, gram: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:
         layer = self.output_layer
@@ -253,43 +247,44 @@ class DeepLFM(nn.Module):
     @torch.no_grad()
     def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:
         """Predictive distribution: a fixed function of each row, whatever the batch."""
-        parts = [self._predict(rows) for rows in x.split(self._rows_at_once)]
+        parts = [
+            self.likelihood.components(rows, *self.moments(rows))
+            for rows in x.split(self._rows_at_once)
+        ]
         *moments, weights = zip(*parts, strict=True)
         mean, variance, noise = (torch.cat(part, dim=-2) for part in moments)
         weight = torch.cat(weights, dim=-2) if self.config.n_components else weights[0]
-        draw = (lambda n, seed: self._draw(x, n, seed)) if self.draws_functions else None
+        # A draw of a mixture density is one of the predictive mixture, no function.
+        draw = None if self.config.n_components else lambda n, seed: self.draw(x, n, seed)
         return Predictive(mean, variance, noise, weight, draw)
 
-    def _predict(self, x: Tensor) -> Components:
-        return self.likelihood.components(x, *self._moments(x))
-
-    def _moments(
+    def moments(
         self, x: Float[Tensor, "N P"]
     ) -> tuple[Float[Tensor, "S N D"], Float[Tensor, "S N D"]]:
         """Mean and variance of the function on the paths that prediction uses."""
         mean, variance = self.output_layer.moments(self._path_features(x))
         return (mean[None], variance[None]) if mean.dim() == 2 else (mean, variance)
 
-    def _path_features(self, x: Tensor, n_paths: int | None = None) -> LayerColumns:
+    def _path_features(self, x: Tensor) -> LayerColumns:
         generator = generator_for(self.seed, "prediction", device=x.device)
-        return self.features(x, n_paths or self.config.n_paths, generator, paths=True)
+        return self.features(x, self.config.n_paths, generator, paths=True)
 
     @torch.no_grad()
-    def _draw(self, x: Tensor, n_draws: int, seed: int) -> Float[Tensor, "S N D"]:
+    def draw(self, x: Float[Tensor, "N P"], n_draws: int, seed: int) -> Float[Tensor, "S N D"]:
         """Whole functions: hidden paths, cycled, with a fresh output W each."""
         generator = generator_for(seed, "draw", device=x.device)
         layer = self.output_layer
         noise = layer.path_noise(n_draws, generator)
-        lines = []
+        parts = []
         for rows in x.split(self._rows_at_once):
             features = self._path_features(rows)
             size = n_draws if features.is_free else features.n_samples
-            rounds = [
+            draws = [
                 layer.apply_paths(features, _padded(part, size))[: len(part)]
                 for part in noise.split(size)
             ]
-            lines.append(torch.cat(rounds))
-        return torch.cat(lines, dim=-2)
+            parts.append(torch.cat(draws))
+        return torch.cat(parts, dim=-2)
 
 
 def _padded(noise: Float[Tensor, "S G K U"], size: int) -> Float[Tensor, "R G K U"]:

@@ -20,7 +20,7 @@ NASTY = "<script>window.isRun = 1</script><b>ecg</b> %{x}"
 
 @pytest.fixture(scope="session")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page about two targets, forecast and judged; the name of one is full of markup."""
+    """A page about two targets, forecast and scored; the name of one is full of markup."""
     time = 0.1 * np.arange(120)
     noise = 0.1 * np.random.default_rng(0).normal(size=(120, 2))
     waves = np.stack([90 + 10 * np.sin(2 * np.pi * time), np.cos(2 * np.pi * time)], axis=1)

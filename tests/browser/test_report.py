@@ -38,17 +38,15 @@ def resize(browser: Chrome, width: int) -> None:
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
 
-def test_the_console_is_silent_and_nothing_is_asked_of_the_network(
-    browser: Chrome, page: Path
-) -> None:
+def test_the_console_is_silent_and_the_network_unused(browser: Chrome, page: Path) -> None:
     assert browser.get_log("browser") == []
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = [
+    requested = [
         message["params"]["request"]["url"]
         for message in messages
         if message["method"] == "Network.requestWillBeSent"
     ]
-    assert [url for url in asked if not url.startswith("data:")] == [page.as_uri()]
+    assert [url for url in requested if not url.startswith("data:")] == [page.as_uri()]
 
 
 def test_every_chart_is_drawn(browser: Chrome) -> None:
@@ -167,7 +165,7 @@ def test_paper_is_light_and_charts_fit_on_it(browser: Chrome) -> None:
     assert browser.get_log("browser") == []
 
 
-def test_headings_tables_and_charts_have_names_for_those_who_hear_them(browser: Chrome) -> None:
+def test_headings_tables_and_charts_have_names_for_screen_readers(browser: Chrome) -> None:
     nodes = browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
     named = [
         (node["role"]["value"], node.get("name", {}).get("value", ""))

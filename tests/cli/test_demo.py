@@ -88,7 +88,7 @@ def test_scores_are_written_as_json(quick):
     }
     assert content["versions"]["deeplfm"] == deeplfm.__version__
     assert content["settings"]["quick"] is True
-    assert content["settings"]["models"]["DGP-EQ"]["system"] == "eq"
+    assert "system='eq'" in content["settings"]["models"]["DGP-EQ"]["model"]
 
 
 def test_version_and_help(capsys):

@@ -1,5 +1,6 @@
 """Help that helps: its examples work, it comes at once, and the shell completes what it names."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from deeplfm.cli import app
 from deeplfm.cli.options import complete_models
 
 COMMANDS = [
-    *(["fit"], ["forecast"], ["impute"], ["evaluate"], ["forces"], ["plot"], ["info"]),
+    *(["fit"], ["forecast"], ["impute"], ["evaluate"], ["components"], ["forces"]),
+    *(["plot"], ["info"], ["models"]),
     *(["data", "list"], ["data", "fetch"], ["doctor"], ["reproduce"], ["demo"]),
 ]
 TAKE_MINUTES = (["reproduce"], ["demo"])
@@ -82,6 +84,7 @@ def completed(line, place):
         text=True,
         check=False,
         env={
+            **os.environ,
             "_DEEPLFM_COMPLETE": "complete_bash",
             "COMP_WORDS": line,
             "COMP_CWORD": str(len(words) - 1),
@@ -95,7 +98,7 @@ def test_the_shell_completes_commands_options_models_and_kinds(place):
     assert "--horizon" in completed("deeplfm forecast vitals-model --hor", place)
     assert completed("deeplfm info vit", place) == ["vitals-model"]
     assert completed("deeplfm plot vitals-model fi", place) == ["filters"]
-    assert completed("deeplfm fit vitals.csv --start pur", place) == ["pursuit"]
+    assert completed("deeplfm fit vitals.csv --model ens", place) == ["ensemble"]
     assert completed("deeplfm data fetch to", place) == ["toy"]
 
 

@@ -24,6 +24,27 @@ def test_forces_are_those_of_the_library(place, call):
     assert (place / "forces.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_components_add_up_to_the_forecast(place, call):
+    files = ["--plot", "components.png", "-o", "components.csv"]
+    done = call("components", "vitals-model", "--horizon", 5, *files)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("Components at 75 times: ")
+    table = pd.read_csv("components.csv", index_col="t")
+    means = table[[name for name in table if name.startswith("abp") and "_" not in name]]
+    forecast = deeplfm.load("vitals-model").forecast(horizon=5)["abp"]
+    np.testing.assert_allclose(means.sum(axis=1)[-5:], forecast)
+    assert (place / "components.png").read_bytes().startswith(b"\x89PNG")
+    content = json.loads(call("components", "vitals-model", "--from", 2, "--json").out)
+    assert content["table"]["t"][0] == 2 and len(content["components"]) >= 2
+    assert call("components", "vitals-model", "--horizon", 5, "--points", 9).code == 2
+
+
+def test_components_of_a_model_with_covariates(place, call):
+    arguments = ["components", "driven-model", "--horizon", 3]
+    assert call(*arguments).code == 2
+    assert call(*arguments, "--covariates", "driven-later.csv").code == 0
+
+
 def test_forces_at_chosen_times(place, call):
     done = call("forces", "vitals-model", "--from", "2", "--until", "9", "--points", "8")
     table = pd.read_csv(io.StringIO(done.out), index_col="t")
@@ -64,7 +85,7 @@ def test_info_says_what_a_model_is(place, call):
         "70",
         "t: numbers",
         "0.0 to 6.9",
-        "model = 'sinusoids + broadband'",
+        "model = sinusoids + broadband",
         "n_steps = 3",
         "of the variance predicted",
         "deeplfm 0.",
@@ -85,7 +106,9 @@ def test_held_out_scores_are_in_the_users_units(place, call):
     for output, name in enumerate(["abp", "ecg"]):
         expected = scores[output] + np.log(model.scaling_.y_scale[output])
         assert content["targets"][name]["held_out_mnll"] == pytest.approx(expected)
-        assert content["candidates"]["pursuit"]["held_out_mnll"][name] == pytest.approx(expected)
+        assert content["candidates"]["sinusoids + broadband"]["held_out_mnll"][
+            name
+        ] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +135,20 @@ def test_a_model_saved_from_python_is_told_apart(place, call):
     done = call("forecast", "regressor", "--horizon", 3)
     assert done.code == 2
     assert "DeepLFMRegressor" in done.err
+
+
+def test_models_lists_names_terms_and_systems_of_the_registries(call):
+    from deeplfm.estimators.candidates import NAMES
+    from deeplfm.features import SYSTEMS
+    from deeplfm.terms import NAMED_MODELS, TERMS
+
+    content = json.loads(call("models", "--json").out)
+    assert set(NAMES) | set(NAMED_MODELS) | {"autoregression"} <= set(content["models"])
+    assert list(content["terms"]) == list(TERMS)
+    assert content["systems"] == list(SYSTEMS)
+    assert all(entry["summary"] for part in ("models", "terms") for entry in content[part].values())
+    shown = call("models").out
+    assert "season(" in shown and "ensemble" in shown
 
 
 def test_doctor_names_versions_and_what_works(call, monkeypatch, tmp_path):

@@ -11,16 +11,37 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from deeplfm.errors import ConfigError
-from deeplfm.features import SYSTEMS, FeatureMap, FirstOrder, feature_map, register
+from deeplfm.features import SYSTEMS, FeatureMap, FirstOrder, Response, feature_map, register
 from deeplfm.variational import Frequencies
 
 N_ROWS, N_SAMPLES = 5, 3
 N_INPUTS, N_FORCES, N_FEATURES, N_GROUPS = 2, 3, 4, 2
 
-every_system = pytest.mark.parametrize("system", SYSTEMS)
-RESPONSES = [name for name, system in SYSTEMS.items() if system.has_force]
-PLAIN = [name for name in SYSTEMS if name not in RESPONSES]
-SMOOTH = [name for name in SYSTEMS if name != "arc0"]  # a step tells nothing to ℓ, Ω and x
+
+class ThirdOrder(Response):
+    """A system from outside the package, of nothing but its polynomial: (D + γ)(D² + 0.02γD + γ²)."""
+
+    n_states = 3
+
+    def __init__(self, *sizes: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.log_decay = torch.nn.Parameter(torch.zeros(self.n_groups, self.n_inputs))
+
+    @property
+    def polynomial(self) -> Tensor:
+        decay = self.log_decay.exp()
+        return torch.stack([1.02 * decay, 1.02 * decay**2, decay**3], -1)
+
+    @torch.no_grad()
+    def set_bandwidth(self, width: float | Tensor) -> None:
+        self.log_decay.copy_(torch.as_tensor(width).log())
+
+
+ALL: dict[str, type[FeatureMap]] = {**SYSTEMS, "of third order": ThirdOrder}
+every_system = pytest.mark.parametrize("system", ALL)
+RESPONSES = [name for name, system in ALL.items() if system.has_force]
+PLAIN = [name for name in ALL if name not in RESPONSES]
+SMOOTH = [name for name in ALL if name != "arc0"]  # a step tells nothing to ℓ, Ω and x
 
 
 def make(
@@ -34,7 +55,7 @@ def make(
 ) -> FeatureMap:
     """A map in float64 whose parameters are all different."""
     generator = torch.Generator().manual_seed(seed)
-    features = SYSTEMS[system](n_inputs, n_forces, n_features, n_groups, **options)
+    features = ALL[system](n_inputs, n_forces, n_features, n_groups, **options)
     for parameter in features.parameters():
         parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
     return features.double()
@@ -447,7 +468,7 @@ def test_initial_state_needs_a_differential_equation(system: str) -> None:
         features(normal(N_ROWS, N_INPUTS), *draw(features))
 
 
-@every_system
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_registry_finds_the_system(system: str) -> None:
     assert feature_map(system) is SYSTEMS[system]
 

@@ -151,6 +151,7 @@ def test_the_guide_runs_from_its_first_block_to_its_last(
                 main(quick_command(line))
             assert end.value.code == 0, line
     written = {"forecast.csv", "forecast.html", "filled.csv", "with-flow.csv", "forces.png"}
+    written |= {"components.csv", "components.png"}
     assert written <= {path.name for path in tmp_path.iterdir()}
     assert not names["filled"]["level"].isna().any()
     assert len(names["forecast"]) == 20

@@ -135,7 +135,7 @@ def test_the_spread_of_a_force_is_that_of_draws_of_the_weights(
 ) -> None:
     """Declared failure rate: 1e-6 for each comparison of a mean or a variance, 192 of them."""
     model, n_draws = make(lower_limit, weights=weights, own_features=True), 2000
-    draws = driven(lambda x: model._draw(x, n_draws, seed=0), decay_of(model), OUTPUT_SCALE)
+    draws = driven(lambda x: model.draw(x, n_draws, seed=0), decay_of(model), OUTPUT_SCALE)
     low, high = chi2.ppf([5e-7, 1 - 5e-7], n_draws - 1) / (n_draws - 1)
     for d, curve in enumerate(forces_of(model)):
         ratio = draws[:, :, d].var(0, ddof=1) / curve.std**2

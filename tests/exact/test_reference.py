@@ -246,7 +246,7 @@ def test_loss_and_gradients_are_those_of_the_public_formulas(problem, guards, to
 
 
 def public_curve(model, rows, n_epochs, fixed_omega, fixed_theta, single_sample) -> list[float]:
-    """Losses of the public training loop, whose phases last one step more than their numbers say."""
+    """Losses of the public training loop, whose phases last one step more than its arguments."""
     public = transcribed(model, guards=(0.0, 1e-12))
     constant = public.kl().item()
     has_omega = has_theta = False

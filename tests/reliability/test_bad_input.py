@@ -179,7 +179,10 @@ USAGE = {
     "unknown option": Case([*FORECAST, "--horzon", "3"], ["--horzon", "Did you mean --horizon?"]),
     "option without value": Case(["forecast", "model", "--horizon"], ["--horizon", "argument"]),
     "bad number": Case([*FORECAST, "--horizon", "ten"], ["--horizon", "integer"]),
-    "bad choice": Case([*FIT, "--model", "ensembl"], ["model", "Did you mean 'ensemble'"], table()),
+    "unknown model": Case([*FIT, "--model", "ensembel"], ["--model", "'ensemble'"], table()),
+    "unknown term": Case(
+        [*FIT, "--model", "sesaon(12) + level"], ["--model", "Did you mean 'season'?"], table()
+    ),
     "bad kind of figure": Case(["plot", "model", "forcast", "-o", "f.png"], ["KIND", "forecast"]),
     "bad widths": Case([*FIT, "--model", "deep(0)"], ["deep: hidden", "0"], table()),
     "unknown device": Case([*FIT, "--device", "abacus"], ["device", "abacus", "cpu"], table()),
@@ -233,6 +236,18 @@ CONFIGS = {
         ["run.toml", "[training]", "flat"],
         table(),
         {"run.toml": "[training]\nn_steps = 3\n"},
+    ),
+    "candidates that are not text": Case(
+        [*FIT[:-4], "--config", "run.toml"],
+        ["run.toml", "[model]", "trend + season(12)"],
+        table(),
+        {"run.toml": "[model]\nn_steps = 3\n"},
+    ),
+    "candidate of an unknown term": Case(
+        [*FIT[:-4], "--config", "run.toml"],
+        ["--model", "'tren'", "Did you mean 'trend'?"],
+        table(),
+        {"run.toml": "[model]\na = 'level'\nb = 'tren + level'\n"},
     ),
     "bad value in config": Case(
         ["fit", "--config", "run.toml"],

@@ -16,6 +16,7 @@ import typer
 
 import deeplfm
 from deeplfm.cli import (
+    curves,
     data,
     demo,
     doctor,
@@ -24,6 +25,7 @@ from deeplfm.cli import (
     forecast,
     impute,
     info,
+    models,
     reproduce,
 )
 from deeplfm.cli.messages import BAD_INPUT, INTERRUPTED, print_error, reported, usage_message
@@ -82,9 +84,11 @@ add_command(app, fit.fit, fit.EXAMPLES)
 add_command(app, forecast.forecast, forecast.FORECAST_EXAMPLES)
 add_command(app, impute.impute, impute.EXAMPLES)
 add_command(app, forecast.evaluate, forecast.EVALUATE_EXAMPLES)
-add_command(app, figures.forces, figures.FORCES_EXAMPLES)
-add_command(app, figures.plot, figures.PLOT_EXAMPLES)
+add_command(app, curves.components, curves.COMPONENTS_EXAMPLES)
+add_command(app, curves.forces, curves.FORCES_EXAMPLES)
+add_command(app, figures.plot, figures.EXAMPLES)
 add_command(app, info.info, info.EXAMPLES)
+add_command(app, models.models, models.EXAMPLES)
 add_command(app, reproduce.reproduce, reproduce.EXAMPLES)
 add_command(data_app, data.list_data, data.LIST_EXAMPLES, "list")
 add_command(data_app, data.fetch_data, data.FETCH_EXAMPLES, "fetch")

@@ -1,8 +1,8 @@
 """TOML files of options: read by ``--config``, and saved with a model.
 
 The keys of a file are the long names of the command's options (``n-steps`` or ``n_steps``) and the
-names of its arguments (``data``). An option that may be repeated takes a list. The command line takes
-precedence over the file.
+names of its arguments (``data``). An option that may be repeated takes a list, and a table ``[model]``
+holds candidates, ``name = "sum of terms"``. The command line takes precedence over the file.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ def save_config(path: Path, context: typer.Context, resolved: Mapping[str, Any])
     from deeplfm.io.files import write_whole
 
     values = {**context.params, **resolved}
+    if str(values.get("model")).startswith("{"):
+        values["model"] = json.loads(values["model"])
     lines = [
         f"# deeplfm {context.info_name} --config {FILE_NAME} repeats this run. Paths are relative "
         "to the working folder.",
@@ -97,6 +99,13 @@ def _unknown(path: Path, key: str, value: Any, known: list[str]) -> str:
 
 def _as_typed(path: Path, key: str, value: Any, parameter: Any) -> str | list[str]:
     """A value as text of the command line, which is checked in the same way."""
+    if isinstance(value, dict) and "--model" in parameter.opts:
+        if value and all(isinstance(item, str) for item in value.values()):
+            return json.dumps(value, ensure_ascii=False)
+        raise ConfigError(
+            f"--config: [{key}] in {path} holds values that are not text. Write candidates as "
+            'name = "trend + season(12)".'
+        )
     items = value if isinstance(value, list) else [value]
     if isinstance(value, dict) or any(isinstance(item, dict | list) for item in items):
         raise ConfigError(f"--config: {key} in {path} is a table. Give a value or a list.")
@@ -105,6 +114,8 @@ def _as_typed(path: Path, key: str, value: Any, parameter: Any) -> str | list[st
 
 
 def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{_toml(key)} = {_toml(item)}' for key, item in value.items())} }}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, Enum):

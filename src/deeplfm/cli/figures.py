@@ -1,8 +1,7 @@
-"""``deeplfm forces`` and ``deeplfm plot``: tables and figures of a fitted model."""
+"""``deeplfm plot``: figures of a fitted model."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,20 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deeplfm.cli.curves import chosen_times, time_name
 from deeplfm.cli.inputs import load_forecaster, pit_values, read_like
 from deeplfm.cli.options import (
     Covariates,
     FileOptions,
     Fitted,
-    Plot,
     Points,
     RunOptions,
     Since,
-    Table,
     Until,
     option,
 )
-from deeplfm.cli.outputs import FIGURES, Results, check_file, written_together
+from deeplfm.cli.outputs import FIGURES, check_file, written_together
 from deeplfm.cli.terminal import Terminal
 from deeplfm.errors import InputError
 
@@ -34,11 +32,7 @@ if TYPE_CHECKING:
 
     from deeplfm.estimators import DeepLFMForecaster
 
-FORCES_EXAMPLES = (
-    "deeplfm forces vitals-model -o forces.csv --plot forces.png",
-    "deeplfm forces vitals-model --from 2 --until 4 --points 500 -o forces.csv",
-)
-PLOT_EXAMPLES = (
+EXAMPLES = (
     "deeplfm plot vitals-model forecast --horizon 200 -o forecast.png",
     "deeplfm plot vitals-model spectrum -o spectrum.svg",
     "deeplfm plot vitals-model calibration --data later.csv -o calibration.png",
@@ -49,6 +43,7 @@ class Kind(StrEnum):
     """Figures of a model."""
 
     FORECAST = "forecast"
+    COMPONENTS = "components"
     FORCES = "forces"
     LAYERS = "layers"
     LEARNING = "learning"
@@ -80,41 +75,11 @@ class View:
 
 _TAKES = {
     Kind.FORECAST: ("horizon", "data", "covariates", "since"),
+    Kind.COMPONENTS: ("horizon", "covariates", "since"),
     Kind.FORCES: ("since", "until", "points"),
     Kind.LAYERS: ("since", "until", "points"),
     Kind.CALIBRATION: ("data",),
 }
-
-
-def forces(
-    model: Fitted,
-    *,
-    since: Since = None,
-    until: Until = None,
-    points: Points = None,
-    out: Table = None,
-    plot: Plot = None,
-    run: RunOptions,
-) -> None:
-    """Recover the latent forces: the inputs of the differential equations of a model.
-
-    One column for each force and one for its standard deviation, at the times of the data, or at
-    evenly spaced times with --from, --until or --points.
-    """
-    results = Results(run, out, plot, has_table=True)
-    forecaster = load_forecaster(model)
-    times = _times(forecaster, View(since=since, until=until, points=points))
-    curves = forecaster.forces(times)
-    found = _curve_table(times, curves)
-
-    def draw() -> Figure:
-        from deeplfm.plots import forces_figure
-
-        return forces_figure(times, curves, time_label=str(times.name or "time"))
-
-    results.write(found, draw)
-    results.terminal.print(f"Forces at {len(times)} times: {'; '.join(found.columns[::2])}")
-    results.print({"model": model, "rows": len(found)}, found.reset_index())
 
 
 def plot(
@@ -130,7 +95,7 @@ def plot(
     file: FileOptions,
     run: RunOptions,
 ) -> None:
-    """Draw a model: forecast, forces, hidden layers, training loss, calibration, spectrum or filters.
+    """Draw a figure of a model: its forecast, components, forces, hidden layers, calibration, ...
 
     Calibration is that of later rows (--data), or else of the training data, which is optimistic.
     """
@@ -156,6 +121,13 @@ def _forecast(forecaster: DeepLFMForecaster, view: View, file: FileOptions) -> F
     )
 
 
+def _components(forecaster: DeepLFMForecaster, view: View, file: FileOptions) -> Figure:
+    future = None
+    if view.covariates is not None:
+        future = read_like(forecaster, view.covariates, file, forecaster.covariates_)
+    return forecaster.plot_components(view.horizon, covariates=future, since=view.since)
+
+
 def _calibration(forecaster: DeepLFMForecaster, view: View, file: FileOptions) -> Figure:
     from deeplfm.plots import calibration_figure
 
@@ -167,17 +139,17 @@ def _calibration(forecaster: DeepLFMForecaster, view: View, file: FileOptions) -
 def _forces(forecaster: DeepLFMForecaster, view: View, _: FileOptions) -> Figure:
     from deeplfm.plots import forces_figure
 
-    times = _times(forecaster, view)
-    return forces_figure(times, forecaster.forces(times), time_label=_time_name(forecaster))
+    times = chosen_times(forecaster, view.since, view.until, view.points)
+    return forces_figure(times, forecaster.forces(times), time_label=time_name(forecaster))
 
 
 def _layers(forecaster: DeepLFMForecaster, view: View, _: FileOptions) -> Figure:
     from deeplfm.plots import hidden_figure
 
-    times = _times(forecaster, view)
+    times = chosen_times(forecaster, view.since, view.until, view.points)
     if not (curves := forecaster.hidden_layers(times)):
         raise _nothing_to_draw("layers", "has no hidden layers")
-    return hidden_figure(times, curves, time_label=_time_name(forecaster))
+    return hidden_figure(times, curves, time_label=time_name(forecaster))
 
 
 def _learning(forecaster: DeepLFMForecaster, *_: Any) -> Figure:
@@ -216,6 +188,7 @@ def _filters(forecaster: DeepLFMForecaster, *_: Any) -> Figure:
 
 _BUILDERS: dict[Kind, Callable[[DeepLFMForecaster, View, FileOptions], Figure]] = {
     Kind.FORECAST: _forecast,
+    Kind.COMPONENTS: _components,
     Kind.FORCES: _forces,
     Kind.LAYERS: _layers,
     Kind.LEARNING: _learning,
@@ -225,53 +198,8 @@ _BUILDERS: dict[Kind, Callable[[DeepLFMForecaster, View, FileOptions], Figure]] 
 }
 
 
-def _times(forecaster: DeepLFMForecaster, view: View) -> pd.Index:
-    """The times of the data, or evenly spaced ones between two times."""
-    index = forecaster.training_.index
-    if view.since is None and view.until is None and view.points is None:
-        return index
-    if forecaster.covariates_:
-        raise InputError(
-            "--from, --until, --points: the covariates of this model are known at the times of its "
-            "data only. Leave these options out."
-        )
-    read = forecaster.timeline_.read
-    first = index[0] if view.since is None else read(view.since, "--from")[0]
-    last = index[-1] if view.until is None else read(view.until, "--until")[0]
-    if first >= last:
-        raise InputError(f"--from, --until: {first} is not before {last}. Give an earlier --from.")
-    return _evenly(first, last, view.points or len(index), index.name)
-
-
-def _evenly(first: Any, last: Any, count: int, name: Any) -> pd.Index:
-    import numpy as np
-    import pandas as pd
-
-    if isinstance(first, pd.Timestamp):
-        return pd.date_range(first, last, periods=count, name=name)
-    if isinstance(first, pd.Timedelta):
-        return pd.timedelta_range(first, last, periods=count, name=name)
-    return pd.Index(np.linspace(first, last, count), name=name)
-
-
-def _curve_table(times: pd.Index, curves: list[Any]) -> pd.DataFrame:
-    """Mean and standard deviation of curves by time; a repeated label gets the name of its model."""
-    import pandas as pd
-
-    counts = Counter(curve.label for curve in curves)
-    columns: dict[str, Any] = {}
-    for curve in curves:
-        name = curve.label if counts[curve.label] == 1 else f"{curve.label} ({curve.member})"
-        columns |= {name: curve.mean, f"{name}_std": curve.std}
-    return pd.DataFrame(columns, index=times)
-
-
-def _time_name(forecaster: DeepLFMForecaster) -> str:
-    return str(forecaster.timeline_.name or "time")
-
-
 def _time_unit(forecaster: DeepLFMForecaster) -> str:
-    return forecaster.timeline_.unit or f"unit of {_time_name(forecaster)}"
+    return forecaster.timeline_.unit or f"unit of {time_name(forecaster)}"
 
 
 def _nothing_to_draw(kind: str, reason: str) -> InputError:

@@ -52,7 +52,12 @@ def _rows(content: dict[str, Any], config: Path) -> list[tuple[str, str]]:
 def _changed(settings: dict[str, Any]) -> list[str]:
     """Settings that differ from the defaults and affect the model."""
     from deeplfm.estimators import DeepLFMForecaster
+    from deeplfm.terms import to_json
 
     default = DeepLFMForecaster().get_params()
     default |= {name: settings[name] for name in ("random_state", "n_jobs", "progress")}
-    return [f"{name} = {value!r}" for name, value in settings.items() if value != default[name]]
+    changed = {name: value for name, value in settings.items() if value != default[name]}
+    return [
+        f"{name} = {to_json(value) if name == 'model' else value}"
+        for name, value in changed.items()
+    ]

@@ -13,11 +13,13 @@ from typing import Any
 
 import typer
 
-from deeplfm.errors import DeepLFMError, ModelFileError, TrainingDivergedError
+from deeplfm.errors import ConfigError, DeepLFMError, ModelFileError, TrainingDivergedError
 
 BUG, BAD_INPUT, DIVERGED, BAD_FILE, INTERRUPTED, CLOSED_PIPE = 1, 2, 3, 4, 130, 141
 
-_SAME_NAME = "duplicates zone times time until horizon model covariates decimal delimiter"
+_SAME_NAME = (
+    "duplicates zone times time until horizon model device dtype covariates decimal delimiter"
+)
 _OPTIONS = {name: f"--{name}" for name in _SAME_NAME.split()} | {
     "targets": "--target",
     "n_steps": "--n-steps",
@@ -63,6 +65,9 @@ def _code_and_message(error: BaseException) -> tuple[int, str]:
         return DIVERGED, str(error)
     if isinstance(error, ModelFileError):
         return BAD_FILE, str(error)
+    if isinstance(error, ConfigError):
+        where, colon, rest = str(error).partition(": ")
+        return BAD_INPUT, f"{_OPTIONS.get(where, where)}{colon}{rest}"
     if isinstance(error, DeepLFMError | OSError):
         return BAD_INPUT, str(error)
     return BUG, f"{type(error).__name__}: {error}. This is a bug in deeplfm; --debug shows where."

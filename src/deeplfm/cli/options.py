@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -32,6 +33,12 @@ def complete_models(incomplete: str) -> Iterator[str]:
         if path.name.startswith(beginning) and (beginning or not path.name.startswith(".")):
             shown = incomplete.removesuffix(beginning) + path.name
             yield shown if (path / "model.json").exists() else f"{shown}/"
+
+
+def _complete_model(incomplete: str) -> Iterator[str]:
+    from deeplfm.cli.models import complete_model
+
+    return complete_model(incomplete)
 
 
 _result, _data, _model, _training, _run = (
@@ -145,7 +152,12 @@ class FitOptions:
 
     model: Annotated[
         str,
-        _model("MODEL", 'A name, or a sum of terms: "trend + season(12) + level".'),
+        _model(
+            "MODEL",
+            'Name such as ensemble, dlfm, lfm or paper, or sum of terms such as "trend + season(12) + '
+            'level"; deeplfm models lists all.',
+            autocompletion=_complete_model,
+        ),
     ] = "ensemble"
     input_dependent_noise: Annotated[
         bool, flag("Model", "--input-dependent-noise", "Noise that varies with time.")
@@ -183,6 +195,8 @@ class FitOptions:
     def parameters(self) -> dict[str, Any]:
         """Arguments of the estimator."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        if self.model.startswith("{"):  # candidates, from a table [model] of a file
+            values["model"] = json.loads(self.model)
         values["random_state"] = values.pop("seed")
         values["n_jobs"] = values.pop("jobs") or -1
         return {name: str(v) if isinstance(v, StrEnum) else v for name, v in values.items()}

@@ -9,6 +9,7 @@ from deeplfm.cli.terminal import number, table
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.console import Group
     from rich.table import Table
 
     from deeplfm.cli.inputs import Series
@@ -39,22 +40,18 @@ def of_series(series: Series, source: str) -> list[str]:
 
 def of_fit(forecaster: DeepLFMForecaster, seconds: float) -> str:
     """One line about a fit."""
-    result = forecaster.regressor_.fit_result_
-    n_fitted = len(result.held_out_mnll) or 1
-    candidates = f"{n_fitted} candidate{'s' * (n_fitted > 1)}"
-    return f"Fitted {candidates} in {seconds:.0f} s: {kind_of(forecaster)}"
+    from deeplfm.inspection.kind import kind_of
 
-
-def kind_of(forecaster: DeepLFMForecaster) -> str:
-    """Ensemble, DLFM or LFM, in words."""
-    members = forecaster.regressor_.model_.members
-    if len(members) > 1:
-        return f"an ensemble of {len(members)} models"
-    return "a DLFM" if len(members[0].layers) > 1 else "an LFM"
+    regressor = forecaster.regressor_
+    n_fitted = sum(item.status == "fitted" for item in regressor.fit_result_.candidates)
+    kind = kind_of(regressor.model_, regressor.fit_result_)
+    return f"Fitted {n_fitted} candidate{'s' * (n_fitted != 1)} in {seconds:.0f} s: {kind}"
 
 
 def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
     """A fitted forecaster as plain data."""
+    from deeplfm.inspection.kind import kind_of
+
     training, timeline = forecaster.training_, forecaster.timeline_
     regressor = forecaster.regressor_
     result = regressor.fit_result_
@@ -73,7 +70,7 @@ def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
         return {str(name): value for name, value in zip(forecaster.targets_, values, strict=False)}
 
     return {
-        "kind": kind_of(forecaster),
+        "kind": kind_of(regressor.model_, result),
         "time": {
             "name": timeline.name,
             "kind": timeline.kind,
@@ -129,27 +126,32 @@ def explained_variance(nmse: float | None) -> str:
     return f"{100 * (1 - nmse):.3g} % of the variance predicted"
 
 
-def selection_table(forecaster: DeepLFMForecaster) -> Table:
-    """The candidates and their weights in the model of each target, the largest first."""
-    result = forecaster.regressor_.fit_result_
-    weights = [result.weight or {name: [1.0] * len(forecaster.targets_) for name in result.names}]
-    headers = ["target", "candidates and their weights"]
-    if result.weight_in_gaps:
-        weights.append(result.weight_in_gaps)
-        headers.append("weights in gaps")
-    rows = [
-        [str(name), *(_ranked(by_candidate, output) for by_candidate in weights)]
-        for output, name in enumerate(forecaster.targets_)
-    ]
-    rows += [["failed", f"{name}: {reason}"] for name, reason in result.failed.items()]
-    rows += [["not tried", ", ".join(result.untried)]] if result.untried else []
-    return table(headers, [row + [""] * (len(headers) - len(row)) for row in rows], words=3)
+def selection_table(forecaster: DeepLFMForecaster) -> Group:
+    """Held-out score and weight of each candidate, the best first, and those without a score."""
+    from rich.console import Group
 
-
-def _ranked(weights: dict[str, list[float]], output: int) -> str:
-    ranked = sorted(weights.items(), key=lambda item: -item[1][output])
-    shares = ((name, 100 * weight[output]) for name, weight in ranked)
-    return ", ".join(f"{name} {share:.0f} %" for name, share in shares if share >= 0.5)
+    result, n_targets = forecaster.regressor_.fit_result_, len(forecaster.targets_)
+    has_gaps, missing = bool(result.weight_in_gaps), [math.nan] * n_targets
+    rows = []
+    for item in (result[name] for name in forecaster.selection_.index):
+        if item.status != "fitted":
+            continue
+        scores = in_user_units(forecaster, item.mnll or missing)
+        weights = item.weight or [float(not result.weight)] * n_targets
+        in_gaps = item.weight_in_gaps or [0.0] * n_targets
+        cells = [
+            f"{number(score)} ({100 * weight:.0f}{f' | {100 * gap:.0f}' if has_gaps else ''} %)"
+            for score, weight, gap in zip(scores, weights, in_gaps, strict=True)
+        ]
+        rows.append([item.name, *cells, f"{item.seconds:.1f}"])
+    title = "Candidates: held-out MNLL, and weight in the forecast"
+    title += " | in gaps" if has_gaps else ""
+    lines = [f"Failed: {name}: {reason}" for name, reason in result.failed.items()]
+    lines += [f"Not tried: {', '.join(result.untried)}"] if result.untried else []
+    lines += [f"Not for these data: {', '.join(result.unsuitable)}"] if result.unsuitable else []
+    return Group(
+        table(["candidate", *map(str, forecaster.targets_), "seconds"], rows, title), *lines
+    )
 
 
 def score_table(scores: pd.DataFrame) -> Table:

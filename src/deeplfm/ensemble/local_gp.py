@@ -1,4 +1,4 @@
-r"""What the nearest rows of a table say of a row: the Gaussian process of these rows, exactly."""
+r"""Prediction of a row from its nearest neighbours: the Gaussian process of these rows, exactly."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LEAST_NOISE = 1e-6  # variance, in standardised units: rows may coincide
 
 
 @dataclass(frozen=True)
-class Process:
-    """How alike a function is at two rows, by their distance in units of the lengthscales.
+class Kernel:
+    """Correlation of a function at two rows, by their distance in units of the lengthscales.
 
     Attributes:
         norm: distances along the inputs add up (1), or their squares do (2).
@@ -39,14 +39,14 @@ def _exponential(distance: Tensor) -> Tensor:
     return torch.exp(-distance)
 
 
-def _matern(distance: Tensor) -> Tensor:
+def _matern32(distance: Tensor) -> Tensor:
     scaled = math.sqrt(3) * distance
     return (1 + scaled) * torch.exp(-scaled)
 
 
 # White noise through f' + f/ℓ = u along every input; and Matérn's, whose functions have one derivative.
-ROUGH = Process(1, _exponential)
-SMOOTH = Process(2, _matern)
+MATERN12 = Kernel(1, _exponential)
+MATERN32 = Kernel(2, _matern32)
 
 
 class NeighbourSearch:
@@ -56,9 +56,9 @@ class NeighbourSearch:
         x: all rows.
         value: of each; NaN where it is missing.
         lengthscale: ℓ along each input.
-        row_weight: what each row counts; rows of no weight are not there.
-        process: that the values are of.
-        n_heard: how many of them a prediction hears.
+        row_weight: of each row; rows of weight zero are left out.
+        kernel: of the function.
+        n_neighbours: rows that a prediction depends on.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class NeighbourSearch:
         value: Float[Tensor, " N"],
         lengthscale: Float[Tensor, " P"],
         row_weight: Float[Tensor, " N"] | None = None,
-        process: Process = ROUGH,
-        n_heard: int = N_NEIGHBOURS,
+        kernel: Kernel = MATERN12,
+        n_neighbours: int = N_NEIGHBOURS,
     ) -> None:
         from scipy.spatial import cKDTree
 
         weight = torch.ones_like(value) if row_weight is None else row_weight
         is_known = ~value.isnan() & (weight > 0)
-        self.process, self.n_heard, self.rate = process, n_heard, 1 / lengthscale.double()
+        self.kernel, self.n_neighbours, self.rate = kernel, n_neighbours, 1 / lengthscale.double()
         self.x = x[is_known].double() * self.rate
         self.value, self.weight = value[is_known].double(), weight[is_known].double()
         self.tree = cKDTree(self.x.cpu().numpy()) if len(self.x) else None
@@ -83,7 +83,7 @@ class NeighbourSearch:
     def nearest(self, x: Float[Tensor, "N P"], n: int) -> Int64[Tensor, "N m"]:
         """The n nearest rows of each, or all where they are fewer.
 
-        Along one input half of them on each side: of a gap both ends speak, however long it is.
+        Along one input half of them are on each side: both ends of a gap count, however long it is.
         """
         if self.tree is None:
             return torch.zeros(len(x), 0, dtype=torch.long, device=x.device)
@@ -95,7 +95,7 @@ class NeighbourSearch:
             return self.order[first[:, None] + torch.arange(n, device=x.device)]
         order = np.arange(1, min(n, len(self.x)) + 1)
         _, index = self.tree.query(
-            (x.double() * self.rate).cpu().numpy(), k=order, p=self.process.norm
+            (x.double() * self.rate).cpu().numpy(), k=order, p=self.kernel.norm
         )
         return torch.as_tensor(index, device=x.device).long()
 
@@ -105,25 +105,28 @@ class NeighbourSearch:
         order = (index == own[:, None]).long().argsort(dim=1, stable=True)  # itself to the end
         return index.gather(1, order)[:, :-1]
 
-    def krige(
+    def predict(
         self, x: Float[Tensor, "N P"], scale: Tensor, noise_variance: Tensor
     ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
         """Mean and variance of the function at some rows."""
         parts = [
-            self._krige(
-                rows.double() * self.rate, self.nearest(rows, self.n_heard), scale, noise_variance
+            self._predict(
+                rows.double() * self.rate,
+                self.nearest(rows, self.n_neighbours),
+                scale,
+                noise_variance,
             )
             for rows in x.split(_ROWS_AT_ONCE)
         ]
         mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
         return mean.to(x.dtype), variance.to(x.dtype)
 
-    def krige_others(
+    def predict_others(
         self, own: Int64[Tensor, " N"], scale: Tensor, noise_variance: Tensor
     ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
-        """Mean and variance of the function at some of the rows, as the others tell them."""
+        """Mean and variance of the function at some of the rows, given the others."""
         parts = [
-            self._krige(self.x[some], self.others(some, self.n_heard), scale, noise_variance)
+            self._predict(self.x[some], self.others(some, self.n_neighbours), scale, noise_variance)
             for some in own.split(_ROWS_AT_ONCE)
         ]
         mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -137,17 +140,17 @@ class NeighbourSearch:
         n_draws: int,
         generator: torch.Generator,
     ) -> Float[Tensor, "S N"]:
-        """Rough functions along one input: paths, moved to what is known (Matheron's rule)."""
+        """Matérn-1/2 functions along one input: free paths, corrected at known rows (Matheron's rule)."""
         here = x.double() * self.rate
         path = scale * ornstein_uhlenbeck(torch.cat([self.x, here])[:, 0], n_draws, generator)
-        known, asked = path.split([len(self.x), len(x)], dim=1)
+        known, at = path.split([len(self.x), len(x)], dim=1)
         noise = torch.randn(known.shape, generator=generator, dtype=known.dtype, device=x.device)
         missed = self.value - known - (noise_variance / self.weight).sqrt() * noise
-        index = self.nearest(x, self.n_heard)
+        index = self.nearest(x, self.n_neighbours)
         weight, _ = self._weights(here, index, scale, noise_variance)
-        return asked + torch.stack([(weight * one[index]).sum(-1) for one in missed])
+        return at + torch.stack([(weight * one[index]).sum(-1) for one in missed])
 
-    def _krige(
+    def _predict(
         self, here: Tensor, index: Tensor, scale: Tensor, noise_variance: Tensor
     ) -> tuple[Tensor, Tensor]:
         weight, variance = self._weights(here, index, scale, noise_variance)
@@ -157,7 +160,7 @@ class NeighbourSearch:
         self, here: Tensor, index: Tensor, scale: Tensor, noise_variance: Tensor
     ) -> tuple[Tensor, Tensor]:
         noise = noise_variance.double() / self.weight[index]
-        return kriging_weights(self.process, self.x[index], here, scale.double(), noise)
+        return conditional_weights(self.kernel, self.x[index], here, scale.double(), noise)
 
 
 def ornstein_uhlenbeck(
@@ -174,29 +177,29 @@ def ornstein_uhlenbeck(
     return torch.empty_like(noise).index_copy(0, order, noise).mT
 
 
-def kriging_weights(
-    process: Process,
+def conditional_weights(
+    kernel: Kernel,
     near: Float[Tensor, "N m P"],
     here: Float[Tensor, "N P"],
     scale: Float[Tensor, ""],
     noise_variance: Float[Tensor, "*#N #m"],
 ) -> tuple[Float[Tensor, "N m"], Float[Tensor, " N"]]:
-    """How much noisy values of neighbours say of a process at rows, and what they leave.
+    """Weights of noisy values of neighbours in the conditional mean of a function at rows.
 
     Args:
-        process: times ``scale``.
+        kernel: of the function, times ``scale``.
         near: the neighbours of each row, in units of the lengthscales.
         here: the rows.
-        scale: standard deviation of the process.
+        scale: standard deviation of the function.
         noise_variance: of the neighbours' values.
 
     Returns:
-        Weights of these values in the mean of the process, and its variance.
+        Weights of these values, and the conditional variance.
     """
     prior = scale.square()
-    covariance = prior * process.correlation(process.distance(near, here[:, None])).squeeze(-1)
+    covariance = prior * kernel.correlation(kernel.distance(near, here[:, None])).squeeze(-1)
     noise = (noise_variance + _LEAST_NOISE).expand_as(covariance)
-    gram = prior * process.correlation(process.distance(near, near)) + torch.diag_embed(noise)
+    gram = prior * kernel.correlation(kernel.distance(near, near)) + torch.diag_embed(noise)
     root = torch.linalg.cholesky(gram)
     weight = torch.cholesky_solve(covariance.unsqueeze(-1), root).squeeze(-1)
     return weight, (prior - (weight * covariance).sum(-1)).clamp_min(0)

@@ -7,8 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from deeplfm.ensemble.autoregression_candidates import feedback_recipe, memory_recipe
-from deeplfm.ensemble.tables import density_recipe, neighbours_recipe
+from deeplfm.ensemble.autoregression_candidates import (
+    autoregression_candidate,
+    linear_autoregression_candidate,
+)
+from deeplfm.ensemble.mixture_density import mixture_density_candidate
+from deeplfm.ensemble.nearest_neighbour_gp import nearest_neighbour_candidate
 from deeplfm.errors import ConfigError
 from deeplfm.selection.candidate import Candidate
 from deeplfm.terms import (
@@ -27,15 +31,17 @@ Member = Callable[[BuildContext], Candidate]
 Model = Sum | NamedModel | Member
 
 OF_SERIES: dict[str, Member] = {
-    "autoregression": feedback_recipe,
-    "linear autoregression": memory_recipe,
+    "autoregression": autoregression_candidate,
+    "linear autoregression": linear_autoregression_candidate,
 }
 OF_ALL: dict[str, Member] = {
-    "nearest-neighbour GP": neighbours_recipe,
-    "mixture density": density_recipe,
+    "nearest-neighbour GP": nearest_neighbour_candidate,
+    "mixture density": mixture_density_candidate,
 }
 _GAPS_ONLY: dict[str, Member] = {
-    "nearest-neighbour GP": lambda context: neighbours_recipe(context, margin=float("inf"))
+    "nearest-neighbour GP": lambda context: nearest_neighbour_candidate(
+        context, margin=float("inf")
+    )
 }
 NAMES = ("auto", "ensemble", "dlfm", "lfm", "paper", "reference")
 
@@ -53,7 +59,9 @@ def models_of(model: Any, is_series: bool) -> dict[str, Model]:
         models = {str(name): _one(item, is_series) for name, item in model.items()}
         if is_series and len(models) > 1:  # beside others it fills gaps and makes no forecasts
             gaps_only = _GAPS_ONLY["nearest-neighbour GP"]
-            return {n: gaps_only if m is neighbours_recipe else m for n, m in models.items()}
+            return {
+                n: gaps_only if m is nearest_neighbour_candidate else m for n, m in models.items()
+            }
         return models
     if isinstance(model, str) and model.strip().lower() in ("auto", "ensemble"):
         return _several(model.strip().lower(), is_series)

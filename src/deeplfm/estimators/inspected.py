@@ -28,7 +28,7 @@ from deeplfm.inspection.physics import Equation
 from deeplfm.inspection.spectra import Spectrum
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.result import Selection
+from deeplfm.selection.select import Selection
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

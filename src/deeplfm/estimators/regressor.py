@@ -29,8 +29,7 @@ from deeplfm.kernels import compiled_kernels
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.selection.average import ModelAverage
 from deeplfm.selection.candidate import fit_candidate
-from deeplfm.selection.result import Selection
-from deeplfm.selection.select import compare
+from deeplfm.selection.select import Selection, compare
 from deeplfm.terms import NamedModel
 from deeplfm.training import Rows, RowSource, StoredRows
 from deeplfm.training.interruption import graceful_interrupts, within

@@ -20,7 +20,8 @@ from deeplfm.estimators.timeline import Timeline
 from deeplfm.io.archive import Contents, reading, restore, tensors_under
 from deeplfm.model import DeepLFM
 from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.result import Selection
+from deeplfm.selection.candidate import Member
+from deeplfm.selection.select import Selection
 from deeplfm.terms import from_json, to_json
 from deeplfm.variational.weights import Exact
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 Regressor = TypeVar("Regressor", bound="DeepLFMRegressor")
 Forecaster = TypeVar("Forecaster", bound="DeepLFMForecaster")
 
-_KINDS = {kind.kind: kind for kind in (DeepLFM, Autoregression, NearestNeighbourGP)}
+_KINDS = {kind.__name__: kind for kind in (DeepLFM, Autoregression, NearestNeighbourGP)}
 _DERIVED = "._root"  # of exact weights: their precision gives it back
 
 
@@ -46,12 +47,7 @@ def describe(regressor: DeepLFMRegressor) -> Contents:
         "inputs": getattr(regressor, "feature_names_in_", None),
         "labels": asdict(regressor.labels_),
         "members": [
-            {
-                "kind": member.kind,
-                "seed": member.seed,
-                "config": configuration.to_dict(member.config),
-                "arguments": member.sizes,
-            }
+            {"kind": type(member).__name__, "arguments": _arguments(member)}
             for member in model.members
         ],
         "selection": asdict(regressor.fit_result_),
@@ -81,9 +77,7 @@ def rebuild(
         regressor.scaling_ = _scaling(tensors_under("scaling.", tensors), n_outputs)
         regressor.n_features_in_ = len(regressor.scaling_.x_shift)
         members = [
-            _KINDS[part["kind"]](
-                configuration.from_dict(part["config"]), part["seed"], **part["arguments"]
-            ).to(regressor.dtype_)
+            _member(part["kind"], part["arguments"]).to(regressor.dtype_)
             for part in description["members"]
         ]
     weight = torch.ones(len(members), n_outputs, dtype=torch.float64)
@@ -139,6 +133,16 @@ def rebuild_forecaster(
     parts = tensors_under("regressor.", tensors)
     forecaster.regressor_ = rebuild(kind, regressor, parts, path)
     return forecaster
+
+
+def _arguments(member: Member) -> dict[str, Any]:
+    arguments = member.constructor_arguments
+    return arguments | {"config": configuration.to_dict(arguments["config"])}
+
+
+def _member(kind: str, arguments: dict[str, Any]) -> DeepLFM | Autoregression | NearestNeighbourGP:
+    config = configuration.from_dict(arguments["config"])
+    return _KINDS[kind](**arguments | {"config": config})
 
 
 def _labels(content: dict[str, Any]) -> Labels:

@@ -101,6 +101,8 @@ class DeepLFMSettings(BaseEstimator):
             changes["batch_size"] = self.batch_size
         return [
             replace(candidate, schedule=replace(candidate.schedule, **changes))
+            if candidate.schedule
+            else candidate
             for candidate in candidates_of(models, context, self.n_steps)
         ]
 

@@ -10,6 +10,7 @@ import torch
 from deeplfm.estimators import DeepLFMRegressor
 from deeplfm.experiments.declaration import Split
 from deeplfm.kernels import compiled_kernels
+from deeplfm.model import DeepLFM
 from deeplfm.training import Rows, train
 
 VALIDATION = "validation"
@@ -40,8 +41,10 @@ def validation_curve(model: Any, split: Split, seed: int) -> list[dict[str, floa
     rows = rows_of(split.x_train, split.y_train)
     start = rows.take(torch.arange(min(_START_ROWS, len(rows))))
     validation = rows_of(split.x_test[VALIDATION], split.y_test[VALIDATION])
+    built = candidate.build(start, seed)
+    if candidate.schedule is None or not isinstance(built, DeepLFM):
+        return []
     every = max(1, candidate.schedule.n_steps // _N_POINTS)
     schedule = replace(candidate.schedule, validate_every=every)
     with compiled_kernels(model.compile):
-        history = train(candidate.build(start, seed), rows, schedule, seed, validation)
-    return history.validation
+        return train(built, rows, schedule, seed, validation).validation

@@ -1,7 +1,7 @@
 r"""The contract of a feature map: what waves of given frequencies do to one linear system.
 
 Every layer of the model is Φ(x; Ω, θ) W. A feature map owns the parameters θ of the system and the
-prior of the frequencies Ω; it turns inputs into columns, and knows nothing of weights or layers.
+prior of the frequencies Ω; it turns inputs into columns, independent of weights and layers.
 It does so in two steps: *coefficients* from parameters and frequencies alone, once, and the *basis* from
 rows and coefficients, for each chunk of samples and rows.
 """

@@ -1,4 +1,4 @@
-r"""Functions of many blocks that are forgotten and made again: memory for time, in one place."""
+r"""Functions of many chunks that are made again in the backward pass: memory for time, in one place."""
 
 from __future__ import annotations
 
@@ -8,77 +8,77 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-BlockFunction = Callable[[Sequence[Tensor]], tuple[Tensor, ...]]
+ChunkFunction = Callable[[Sequence[Tensor]], tuple[Tensor, ...]]
 
 
-def blockwise(
-    function: BlockFunction, blocks: Sequence[Sequence[Tensor]]
+def chunkwise(
+    function: ChunkFunction, chunks: Sequence[Sequence[Tensor]]
 ) -> list[tuple[Tensor, ...]]:
-    """Apply a function to every block, keeping nothing of its inside for the backward pass.
+    """Apply a function to every chunk, keeping nothing of its inside for the backward pass.
 
-    The backward pass runs the function again, one block at a time, so that the memory of a step is
-    that of a block. A single block is worth keeping, and is.
+    The backward pass runs the function again, one chunk at a time, so that the memory of a step is
+    that of a chunk. A single chunk is kept.
 
     Args:
-        function: of the tensors of a block and of nothing else that has a gradient.
-        blocks: tensors of each block; a tensor that several blocks share is given to each.
+        function: of the tensors of a chunk and of nothing else that has a gradient.
+        chunks: tensors of each chunk; a tensor that several chunks share is given to each.
     """
-    if len(blocks) == 1:
-        return [function(blocks[0])]
+    if len(chunks) == 1:
+        return [function(chunks[0])]
     if not torch.is_grad_enabled():
-        return [function(block) for block in blocks]
-    index, tensors = _index(blocks)
-    outputs = _Blockwise.apply(function, index, *tensors)
-    width = len(outputs) // len(blocks)
+        return [function(chunk) for chunk in chunks]
+    index, tensors = _index(chunks)
+    outputs = _Chunkwise.apply(function, index, *tensors)
+    width = len(outputs) // len(chunks)
     return [outputs[i : i + width] for i in range(0, len(outputs), width)]
 
 
-def blockwise_sum(
-    function: BlockFunction, blocks: Sequence[Sequence[Tensor]]
+def chunkwise_sum(
+    function: ChunkFunction, chunks: Sequence[Sequence[Tensor]]
 ) -> tuple[Tensor, ...]:
-    """The sum of a function over all blocks; for one with a gradient, a single number.
+    """The sum of a function over all chunks; for one with a gradient, a single number.
 
-    The gradient of a number is known up to a factor as soon as the number is. So it is taken along
-    with each block, which is made once and forgotten.
+    The gradient of a number is known up to a factor as soon as the number is. So it is computed with
+    each chunk, which is made once.
 
     Args:
-        function: of the tensors of a block and of nothing else that has a gradient.
-        blocks: tensors of each block; a tensor that several blocks share is given to each.
+        function: of the tensors of a chunk and of nothing else that has a gradient.
+        chunks: tensors of each chunk; a tensor that several chunks share is given to each.
     """
-    if len(blocks) == 1:
-        return function(blocks[0])
+    if len(chunks) == 1:
+        return function(chunks[0])
     if torch.is_grad_enabled():
-        index, tensors = _index(blocks)
-        return (_BlockwiseSum.apply(function, index, *tensors),)
-    totals = list(function(blocks[0]))
-    for block in blocks[1:]:
-        for i, item in enumerate(function(block)):
+        index, tensors = _index(chunks)
+        return (_ChunkwiseSum.apply(function, index, *tensors),)
+    totals = list(function(chunks[0]))
+    for chunk in chunks[1:]:
+        for i, item in enumerate(function(chunk)):
             totals[i] += item
     return tuple(totals)
 
 
-class _Blockwise(torch.autograd.Function):
+class _Chunkwise(torch.autograd.Function):
     @staticmethod
     def forward(ctx, function, index, *tensors):  # type: ignore[no-untyped-def]
         ctx.function, ctx.index = function, index
         ctx.save_for_backward(*tensors)
-        return tuple(output for block in index for output in function([tensors[i] for i in block]))
+        return tuple(output for chunk in index for output in function([tensors[i] for i in chunk]))
 
     @staticmethod
     @once_differentiable
     def backward(ctx, *gradients):  # type: ignore[no-untyped-def]
         totals = _Totals(ctx.saved_tensors, ctx.needs_input_grad[2:])
         width = len(gradients) // len(ctx.index)
-        for number, block in enumerate(ctx.index):
-            totals.add(ctx.function, block, gradients[number * width : (number + 1) * width])
+        for number, chunk in enumerate(ctx.index):
+            totals.add(ctx.function, chunk, gradients[number * width : (number + 1) * width])
         return None, None, *totals.gradients
 
 
-class _BlockwiseSum(torch.autograd.Function):
+class _ChunkwiseSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx, function, index, *tensors):  # type: ignore[no-untyped-def]
         totals = _Totals(tensors, ctx.needs_input_grad[2:])
-        value = sum(totals.add(function, block, (None,))[0].detach() for block in index)
+        value = sum(totals.add(function, chunk, (None,))[0].detach() for chunk in index)
         ctx.save_for_backward(*totals.gradients)
         return value
 
@@ -90,14 +90,14 @@ class _BlockwiseSum(torch.autograd.Function):
 
 
 class _Totals:
-    """Gradients of tensors, added up over blocks.
+    """Gradients of tensors, added up over chunks.
 
-    All are there from the beginning: what is left behind between one block and the next would keep the
-    memory of blocks from being used again.
+    All are allocated first: tensors kept between one chunk and the next would keep the memory of chunks
+    from being used again.
 
     Args:
-        tensors: those of all blocks.
-        needed: which of them want a gradient.
+        tensors: those of all chunks.
+        needed: which of them need a gradient.
     """
 
     def __init__(self, tensors: Sequence[Tensor], needed: Sequence[bool]) -> None:
@@ -108,14 +108,14 @@ class _Totals:
         ]
 
     def add(
-        self, function: BlockFunction, block: Sequence[int], given: Sequence[Tensor | None]
+        self, function: ChunkFunction, chunk: Sequence[int], given: Sequence[Tensor | None]
     ) -> tuple[Tensor, ...]:
-        """Make a block anew, add what gradients of its outputs say, and return the outputs."""
-        leaves = [self.tensors[i].detach().requires_grad_(self.needed[i]) for i in block]
+        """Make a chunk again, add the gradients of its tensors, and return the outputs."""
+        leaves = [self.tensors[i].detach().requires_grad_(self.needed[i]) for i in chunk]
         with torch.enable_grad():
             outputs = function(leaves)
         pairs = [(o, g) for o, g in zip(outputs, given, strict=True) if o.requires_grad]
-        wanted = [(i, leaf) for i, leaf in zip(block, leaves, strict=True) if self.needed[i]]
+        wanted = [(i, leaf) for i, leaf in zip(chunk, leaves, strict=True) if self.needed[i]]
         if pairs:
             parts = torch.autograd.grad(
                 [output for output, _ in pairs],
@@ -130,8 +130,8 @@ class _Totals:
         return outputs
 
 
-def _index(blocks: Sequence[Sequence[Tensor]]) -> tuple[list[list[int]], list[Tensor]]:
-    """Tensors of all blocks, each once, and which of them are those of each block."""
-    unique = {id(tensor): tensor for block in blocks for tensor in block}
+def _index(chunks: Sequence[Sequence[Tensor]]) -> tuple[list[list[int]], list[Tensor]]:
+    """Tensors of all chunks, each once, and which of them are those of each chunk."""
+    unique = {id(tensor): tensor for chunk in chunks for tensor in chunk}
     place = {key: index for index, key in enumerate(unique)}
-    return [[place[id(tensor)] for tensor in block] for block in blocks], list(unique.values())
+    return [[place[id(tensor)] for tensor in chunk] for chunk in chunks], list(unique.values())

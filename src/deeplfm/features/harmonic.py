@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from deeplfm.features.base import Coefficients, FeatureMap
-from deeplfm.kernels import kernels_for
+from deeplfm.kernels.plain import kernels_for
 from deeplfm.kernels.tiles import Moments
 
 
@@ -93,17 +93,15 @@ class HarmonicMap(FeatureMap):
         extent = coefficients.extent.unsqueeze(-2).expand(
             *coefficients.extent.shape[:-1], n_groups, -1
         )
-        relative = time / extent.flatten(0, -2).unsqueeze(-1)
         order, n_powers = coefficients.orders.view(-1, 2)[0].tolist()
+        relative = time / extent.flatten(0, -2).unsqueeze(-1) if order or n_powers else time
         functions: list[Tensor] = []
         for function in self.free_response(time, coefficients.polynomial.flatten(0, -3)):
             functions.append(function.to(x.dtype))
             for _ in range(order):
                 functions.append(functions[-1] * relative)
-        power = relative**self.n_states
-        for _ in range(n_powers):
-            functions.append(power)
-            power = power * relative
+        for i in range(n_powers):
+            functions.append(functions[-1] * relative if i else relative**self.n_states)
         shape = (n_batches, time.shape[1], time.shape[2])
         rows = torch.cat([function.expand(shape) for function in functions], dim=1)
         return rows.unflatten(-1, x.shape[1:3])

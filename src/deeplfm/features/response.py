@@ -96,7 +96,7 @@ class Response(HarmonicMap):
     ) -> tuple[Float[Tensor, "B P N"], ...]:
         """h_0 … h_{n−1} from the matrix exponential; a closed form in a child is many times faster."""
         matrix = _companion(polynomial).unsqueeze(-3) * time[..., None, None]  # B P N n n
-        return torch.linalg.matrix_exp(matrix)[..., 0, :].unbind(-1)
+        return torch.linalg.matrix_exp(matrix.contiguous())[..., 0, :].unbind(-1)
 
     @property
     def bandwidth(self) -> Float[Tensor, "G P"]:
@@ -181,10 +181,10 @@ def response_coefficients(
         reach = extent.double()[..., None, :, None]  # *#S 1 J 1
         radius = torch.hypot(_root_bound(polynomial).unsqueeze(-1), frequency) * reach
         is_small = radius < (_RADIUS if order == 1 else _WIDE_RADIUS)
-        is_near, root = _resonance(polynomial, wave, reach, is_small)
+        near = _resonance(polynomial, wave, reach) if order > 1 else None
     extent = torch.where(extent > 0, extent, 1.0)  # the unit of the powers
     reach = extent.double()[..., None, :, None]
-    is_far = ~(is_small | is_near)
+    is_far = ~is_small if near is None else ~(is_small | near[0])
     value = torch.where(is_far, value, 1.0)
     amplitude = torch.where(is_far, gain, 0.0) / value.abs()
     turn = frequency * lower_limit
@@ -192,21 +192,23 @@ def response_coefficients(
     # Whole turns are taken away while there are digits for them: the dtype may have few.
     phase = phase - 2 * math.pi * torch.round(phase.detach() / (2 * math.pi))
 
-    states = [[-torch.polar(amplitude, phase) * wave**k] for k in range(order)]
-    rotated = torch.polar(gain, turn)  # S e^{jωa}
-    if bool(is_near.any()):
+    states = [[-torch.polar(amplitude, phase)]]
+    while len(states) < order:
+        states.append([states[-1][0] * wave])
+    turned = torch.polar(gain, turn) if lower_limit else gain  # S e^{jωa}
+    if near is not None:
+        is_near, root = near[0] & ~is_small, near[1]
         n_terms = _n_terms(_RADIUS, dtype)
-        series = _series_near_root(polynomial, wave, root, reach, is_near, n_terms)
-        for state, (first, *powers) in zip(states, series, strict=True):
-            state[0] = state[0] + rotated * first
-            state.extend(rotated * item for item in powers)
+        by_state = _series_near_root(polynomial, wave, root, reach, is_near, n_terms)
+        for state, (first, *others) in zip(states, by_state, strict=True):
+            state[0] = state[0] + turned * first
+            state.extend(turned * item for item in others)
     powers = []
     if bool(is_small.any()):
         n_terms = _n_terms(float(radius[is_small].max()), dtype)
-        powers = _series_near_zero(polynomial, wave, reach, is_small, n_terms)
-    gains = torch.cat(
-        [item for state in states for item in state] + [rotated * item for item in powers], dim=-2
-    )
+        series = _series_near_zero(polynomial, wave, reach, is_small, n_terms)
+        powers = [turned * item for item in series]
+    gains = torch.cat([item for state in states for item in state] + powers, dim=-2)
     samples = frequency.shape[:-3]
     orders = torch.tensor([len(states[0]) - 1, len(powers)])
     return HarmonicCoefficients(
@@ -244,19 +246,17 @@ def _series_near_zero(
 
 
 def _resonance(
-    polynomial: Tensor, wave: Tensor, reach: Tensor, is_small: Tensor
-) -> tuple[Bool[Tensor, "*S G J K"], Complex[Tensor, "*S G J K"]]:
-    """Columns whose jω is near one root of P, and that root."""
-    none = torch.zeros_like(is_small)
-    if polynomial.shape[-1] == 1:  # near its only root a column is small
-        return none, wave
+    polynomial: Tensor, wave: Tensor, reach: Tensor
+) -> tuple[Bool[Tensor, "*S G J K"], Complex[Tensor, "*S G J K"]] | None:
+    """Columns whose jω is near a root of P, and that root; nothing where there are none."""
     roots = torch.linalg.eigvals(_companion(polynomial))  # G J n
     if not bool(((roots.real.abs() * reach) < _RADIUS).any()):
-        return none, wave
+        return None
     distance = (wave.unsqueeze(-1) - roots.unsqueeze(-2)).abs()  # *S G J K n
     least, which = distance.min(-1)
     root = roots.unsqueeze(-2).expand_as(distance).gather(-1, which.unsqueeze(-1)).squeeze(-1)
-    return (least * reach < _RADIUS) & ~is_small, root
+    is_near = least * reach < _RADIUS
+    return (is_near, root) if bool(is_near.any()) else None
 
 
 def _series_near_root(

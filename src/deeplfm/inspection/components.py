@@ -23,6 +23,7 @@ from deeplfm.layers import Layer
 from deeplfm.model import DeepLFM
 from deeplfm.randomness import generator_for
 from deeplfm.selection.average import ModelAverage
+from deeplfm.selection.candidate import Member
 
 OFFSET_CARRIERS = ("trend", "level")  # of which the first that there is includes the offset
 OFFSET = "mean"  # a component of its own where there is none of them
@@ -111,15 +112,16 @@ def average_moments(
 
 
 @torch.no_grad()
-def member_moments(model: DeepLFM, name: str, x: Float[Tensor, "N P"]) -> dict[str, Moments]:
+def member_moments(model: Member, name: str, x: Float[Tensor, "N P"]) -> dict[str, Moments]:
     """Mean and variance of each component of one model, standardised.
 
     A model that is no sum of terms (an autoregression, a nearest-neighbour process, a mixture density) is
     one component, under its own name.
     """
-    is_sum = type(model) is DeepLFM and not model.config.n_components
     parts = [
-        _sum_of_terms(model, rows) if is_sum else {name: _function(model, rows)}
+        _sum_of_terms(model, rows)
+        if isinstance(model, DeepLFM) and not model.config.n_components
+        else {name: _function(model, rows)}
         for rows in x.split(_ROWS)
     ]
     return {
@@ -131,7 +133,7 @@ def member_moments(model: DeepLFM, name: str, x: Float[Tensor, "N P"]) -> dict[s
     }
 
 
-def _function(model: DeepLFM, x: Float[Tensor, "N P"]) -> Moments:
+def _function(model: Member, x: Float[Tensor, "N P"]) -> Moments:
     posterior = model.posterior(x)
     return _plain(posterior.mean), _plain(posterior.variance(latent=True))
 

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float64
 from numpy import ndarray
 from torch import Tensor
 
+from deeplfm.model import DeepLFM
 from deeplfm.selection.average import ModelAverage
 
 
@@ -35,20 +36,24 @@ class FittedModel:
     is_log: Bool[ndarray, " D"]
 
     @property
-    def forecasting(self) -> list[int]:
-        """Members for the time after the data; the others are copies of them, calibrated for gaps."""
+    def layered(self) -> dict[int, DeepLFM]:
+        """Members that are latent force models, without copies that are calibrated for gaps."""
         weight, in_gaps = self.average.weight, self.average.weight_in_gaps
         # A function of time is kept even without weight: it shows forces that an autoregression has not.
-        return (weight.any(1) | ~in_gaps.any(1)).nonzero()[:, 0].tolist()
+        forecasting = (weight.any(1) | ~in_gaps.any(1)).tolist()
+        return {
+            index: member
+            for index, member in enumerate(self.average.members)
+            if forecasting[index] and isinstance(member, DeepLFM)
+        }
 
     def heaviest(self) -> dict[int, list[int]]:
-        """Members that are functions of time, each with the outputs where its weight is largest."""
-        members = self.average.members
-        in_time = [m for m in self.forecasting if members[m].is_function_of_time]
+        """Members that are latent force models, each with the outputs where its weight is largest."""
+        layered = list(self.layered)
         chosen: dict[int, list[int]] = {}
-        if in_time:
-            for d, place in enumerate(self.average.weight[in_time].argmax(0).tolist()):
-                chosen.setdefault(in_time[place], []).append(d)
+        if layered:
+            for d, place in enumerate(self.average.weight[layered].argmax(0).tolist()):
+                chosen.setdefault(layered[place], []).append(d)
         return chosen
 
 

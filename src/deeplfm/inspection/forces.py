@@ -48,7 +48,7 @@ def forces(fitted: FittedModel, x: Float[Tensor, "N P"]) -> list[Curve]:
     """
     curves: list[Curve] = []
     for index, outputs in fitted.heaviest().items():
-        model, member = fitted.average.members[index], fitted.members[index]
+        model, member = fitted.layered[index], fitted.members[index]
         first, last = model.layers[0], model.output_layer
         if first is not last:
             units = range(first.n_groups * first.n_units)
@@ -66,9 +66,9 @@ def forces(fitted: FittedModel, x: Float[Tensor, "N P"]) -> list[Curve]:
 def hidden_layers(fitted: FittedModel, x: Float[Tensor, "N P"]) -> list[Curve]:
     """Units of every hidden layer, over the paths that prediction uses."""
     curves = []
-    for index in fitted.forecasting:
-        model, member = fitted.average.members[index], fitted.members[index]
-        for depth, values in enumerate(model.hidden_values(x), 1):
+    for index, model in fitted.layered.items():
+        member = fitted.members[index]
+        for depth, values in enumerate(model.hidden_values(x), start=1):
             mean, std = as_array(values.mean(0)), as_array(values.std(0, correction=0))
             for unit in range(mean.shape[-1]):
                 label = f"layer {depth}, unit {unit + 1}"

@@ -51,10 +51,9 @@ def equations(fitted: FittedModel) -> list[Equation]:
 
 def systems_in_time(fitted: FittedModel) -> Iterator[tuple[str, str, Block, int]]:
     """Label, member, block and group of every system that time and forces drive."""
-    for index in fitted.forecasting:
-        model, member = fitted.average.members[index], fitted.members[index]
-        layers = model.layers if model.is_function_of_time else ()
-        for depth, layer in enumerate(layers, 1):
+    for index, model in fitted.layered.items():
+        member = fitted.members[index]
+        for depth, layer in enumerate(model.layers, 1):
             for block in filter(is_driven, layer.blocks):
                 is_active = block.features.sensitivity.flatten(1).any(1)
                 has_owners = len(is_active) == len(fitted.outputs) > 1

@@ -67,8 +67,8 @@ def spectrum(fitted: FittedModel) -> list[Spectrum]:
     found = []
     for d, output in enumerate(fitted.outputs):
         for index in fitted.average.weight[:, d].argsort(descending=True).tolist():
-            model = fitted.average.members[index]
-            if index not in fitted.forecasting or not model.is_function_of_time:
+            model = fitted.layered.get(index)
+            if model is None:
                 continue
             blocks = list(filter(_has_sinusoids, model.output_layer.blocks))
             if not blocks:

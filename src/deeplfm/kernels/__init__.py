@@ -1,7 +1,7 @@
 """The arithmetic whose cost grows with samples × rows × features, in plain PyTorch or compiled.
 
 Compiled kernels are an optional part: ``waves.cpp`` is compiled for the machine at hand when it is
-first asked for, and kept in the user's cache folder. Both do the same, to rounding.
+first used, and kept in the user's cache folder. Both do the same, to rounding.
 """
 
 from __future__ import annotations
@@ -10,18 +10,11 @@ import ctypes
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
-
-import torch
-from torch import Tensor
 
 from deeplfm.kernels.build import CompilerError, build
 from deeplfm.kernels.compiled import CompiledKernels
-from deeplfm.kernels.plain import PlainKernels
-
-_compiled: ContextVar[CompiledKernels | None] = ContextVar("compiled kernels", default=None)
-_plain = PlainKernels()
+from deeplfm.kernels.plain import compiled_in_use, kernels_for
 
 
 @contextmanager
@@ -41,24 +34,16 @@ def compiled_kernels(is_wanted: bool = True) -> Iterator[bool]:
             kernels = load_kernels()
         except CompilerError as error:
             warnings.warn(f"compile: {error} Going on without compiled kernels.", stacklevel=3)
-    token = _compiled.set(kernels)
+    token = compiled_in_use.set(kernels)
     try:
         yield kernels is not None
     finally:
-        _compiled.reset(token)
+        compiled_in_use.reset(token)
 
 
 def are_compiled() -> bool:
     """Whether compiled kernels are in use."""
-    return _compiled.get() is not None
-
-
-def kernels_for(x: Tensor) -> CompiledKernels | PlainKernels:
-    """The kernels in use for this kind of tensor."""
-    kernels = _compiled.get()
-    if kernels is None or x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
-        return _plain
-    return kernels
+    return compiled_in_use.get() is not None
 
 
 @cache

@@ -31,13 +31,15 @@ class CompiledKernels:
         self, x: Tensor, frequency: Tensor, amplitude: Tensor, phase: Tensor, *bases: Tensor | None
     ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """See :func:`deeplfm.features.harmonic.harmonic_sum`; nothing is kept."""
-        tables = [frequency.flatten(1, 2), amplitude, phase]
+        coefficients = [frequency.flatten(1, 2), amplitude, phase]
         shape = (len(frequency), *x.shape[2:4], frequency.shape[-1])  # B S N K
         totals = tuple(
             x.new_zeros(shape) if base is None else base.expand(shape).clone() for base in bases
         )
         rows = x.movedim(1, 3)  # as they are in memory where they come from
-        self._run("evaluate", _shape(rows, frequency), [rows, torch.cat(tables, dim=1)], totals)
+        self._run(
+            "evaluate", _shape(rows, frequency), [rows, torch.cat(coefficients, dim=1)], totals
+        )
         return totals, ()
 
     def pull_back(
@@ -51,15 +53,15 @@ class CompiledKernels:
         kept: Sequence[Tensor] = (),
     ) -> tuple[Tensor, ...]:
         """Gradients of x, ω, a and α, from those of :meth:`evaluate`."""
-        tables = [frequency.flatten(1, 2), amplitude, phase]
+        coefficients = [frequency.flatten(1, 2), amplitude, phase]
         rows = x.movedim(1, 3)
         grad_x = torch.empty(rows.shape, dtype=x.dtype)
         by_frequency, by_amplitude, by_phase = self._run(
             "pull_back",
             _shape(rows, frequency),
-            [rows, torch.cat(tables, dim=1), grad_real, grad_imag],
+            [rows, torch.cat(coefficients, dim=1), grad_real, grad_imag],
             [grad_x],
-            summed=tables,
+            summed=coefficients,
         )
         by_frequency = by_frequency.view(frequency.shape)
         return grad_x.movedim(3, 1), by_frequency, by_amplitude, by_phase
@@ -67,7 +69,7 @@ class CompiledKernels:
     def moments(self, given: Moments) -> tuple[Tensor, Tensor]:
         """Φm and Φ²v: B S N U each."""
         totals = given.empty()
-        self._run("moments", _shape_of(given), _arguments(given, _lines(given)), totals)
+        self._run("moments", _shape_of(given), _arguments(given, _stacked(given)), totals)
         return totals
 
     def pull_moments(self, given: Moments, grad_mean: Tensor, grad_variance: Tensor) -> Moments:
@@ -96,17 +98,17 @@ class CompiledKernels:
         by_row: Sequence[Tensor] = (),
     ) -> Moments:
         """Call a kernel that finds gradients of all arguments of :meth:`moments`."""
-        tables = _lines(given)
+        coefficients = _stacked(given)
         grad_x, grad_transients = (
-            torch.empty(item.shape, dtype=item.dtype) for item in (given.x, given.transients)
+            torch.empty(item.shape, dtype=item.dtype) for item in (given.x, given.transients.mT)
         )
         grad_base = torch.zeros_like(given.base, memory_format=torch.contiguous_format)
         found = self._run(
             name,
             shape,
-            [*_arguments(given, tables), *rows],
+            [*_arguments(given, coefficients), *rows],
             [grad_x, grad_base, grad_transients, *by_row],
-            summed=tables,
+            summed=coefficients,
         )
         by_frequency, by_amplitude, by_phase, by_gains, by_mean, by_variance = found
         n_units = given.mean.shape[-1]
@@ -118,7 +120,7 @@ class CompiledKernels:
             frequency=by_frequency.view(given.frequency.shape),
             amplitude=by_amplitude,
             phase=by_phase,
-            transients=grad_transients,
+            transients=grad_transients.mT,
             gains=by_gains.view(given.gains.shape),
             base=grad_base,
             mean=mean,
@@ -133,7 +135,7 @@ class CompiledKernels:
         by_row: Sequence[Tensor],
         summed: Sequence[Tensor] = (),
     ) -> list[Tensor]:
-        """Call a kernel on every share of the rows; each thread sums tables into a tensor of its own."""
+        """Call a kernel on every share of the rows; each thread sums gradients in a tensor of its own."""
         x = inputs[0]
         kept = [item.contiguous() for item in inputs]
         function = getattr(self._library, f"{name}_{_NAMES[x.dtype]}")
@@ -157,16 +159,16 @@ class CompiledKernels:
         return [part.view(item.shape) for part, item in zip(parts, summed, strict=False)]
 
 
-def _lines(given: Moments) -> list[Tensor]:
-    """All tables as lines of columns, in the order of the kernels; weights by unit and part."""
+def _stacked(given: Moments) -> list[Tensor]:
+    """All coefficients as rows of columns, in the order of the kernels; weights by unit and part."""
     parts = (2, given.frequency.shape[-1])
     weights = [item.mT.unflatten(-1, parts).flatten(1, 2) for item in (given.mean, given.variance)]
     waves = given.frequency.flatten(1, 2), given.amplitude, given.phase
     return [*waves, given.gains.flatten(1, 2), *weights]
 
 
-def _arguments(given: Moments, tables: Sequence[Tensor]) -> list[Tensor]:
-    return [given.x, torch.cat(list(tables), dim=1), given.transients, given.base]
+def _arguments(given: Moments, coefficients: Sequence[Tensor]) -> list[Tensor]:
+    return [given.x, torch.cat(list(coefficients), dim=1), given.transients.mT, given.base]
 
 
 def _shape_of(given: Moments, n_target_samples: int = 0) -> ctypes.Array[ctypes.c_int64]:

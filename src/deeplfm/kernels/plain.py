@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from deeplfm.kernels.tiles import Moments, Sums, Tiling
+
+if TYPE_CHECKING:
+    from deeplfm.kernels.compiled import CompiledKernels
+
+compiled_in_use: ContextVar[CompiledKernels | None] = ContextVar("compiled kernels", default=None)
 
 
 class PlainKernels:
@@ -108,9 +115,9 @@ class PlainKernels:
             squares, by_target = torch.zeros_like(weight), torch.zeros_like(target)
             sums = Sums.of(tiling.given)
             for share in tiling.shares(numbers, sums):
-                asked, of_variance = share.flat(target), share.flat(weight[:, None])
-                found, of_mean = torch.empty_like(asked), 2 * of_variance
-                parts = map(share.cut, (asked, found, of_mean, of_variance))
+                wanted, of_variance = share.flat(target), share.flat(weight[:, None])
+                found, of_mean = torch.empty_like(wanted), 2 * of_variance
+                parts = map(share.cut, (wanted, found, of_mean, of_variance))
                 for tile, y, square, slope, factor in zip(share.tiles(), *parts, strict=True):
                     tile.evaluate()
                     mean, variance = tile.moments()
@@ -136,3 +143,14 @@ def _add_terms(wave: Tensor, amplitude: Tensor, base: Tensor | None) -> Tensor:
     if total is None:
         raise ValueError("a sum of waves needs at least one term")
     return total
+
+
+_plain = PlainKernels()
+
+
+def kernels_for(x: Tensor) -> CompiledKernels | PlainKernels:
+    """The kernels in use for this kind of tensor."""
+    kernels = compiled_in_use.get()
+    if kernels is None or x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+        return _plain
+    return kernels

@@ -27,10 +27,10 @@ struct Shape {
   // frequencies, amplitudes, phases, gains (real, imaginary), means and variances (by unit and part).
   int64_t waves() const { return inputs() + 2 * terms; }
   int64_t lines() const { return waves() + 2 * transients + 4 * units; }
-  // Transients of a row are so far apart, in B L S N.
+  // Transients of a row are so far apart, in B L N S: samples of a row are done one after the other.
   int64_t stride() const { return samples * rows; }
   int64_t transient(int64_t b, int64_t s, int64_t n) const {
-    return b * transients * stride() + s * rows + n;
+    return b * transients * stride() + n * samples + s;
   }
   // Places of a row: among the inputs, among the columns, and among the moments.
   int64_t input(int64_t b, int64_t s, int64_t n) const {
@@ -110,8 +110,8 @@ template <typename T> inline T sum(const Lanes<T> &values) {
   return half == 4 ? totals[0] + totals[1] : totals[0];
 }
 
-// Tables of one batch, chunk by chunk. Columns that ask for the same transients are neighbours, so
-// that powers, which few columns ask for, are evaluated in few chunks.
+// Tables of one batch, chunk by chunk. Columns that use the same transients are neighbours, so
+// that powers, which few columns use, are evaluated in few chunks.
 template <typename T> class Columns {
  public:
   struct Chunk {
@@ -124,14 +124,14 @@ template <typename T> class Columns {
 
   Columns(const Shape &shape, const T *given) : columns_(shape.columns), order_(shape.columns) {
     const int64_t transients = shape.transients, gains = shape.waves();
-    const auto is_asked = [&](int64_t l, int64_t k) {
+    const auto is_used = [&](int64_t l, int64_t k) {
       const T *real = given + (gains + l) * columns_ + k;
       return real[0] != 0 || real[transients * columns_] != 0;
     };
     std::vector<int64_t> last(columns_, 0);
     for (int64_t l = 0; l < transients; ++l)
       for (int64_t k = 0; k < columns_; ++k)
-        if (is_asked(l, k)) last[k] = l;
+        if (is_used(l, k)) last[k] = l;
     std::iota(order_.begin(), order_.end(), 0);
     std::stable_sort(order_.begin(), order_.end(),
                      [&](int64_t a, int64_t b) { return last[a] < last[b]; });
@@ -141,7 +141,7 @@ template <typename T> class Columns {
       for (int64_t line = 0; line < gains; ++line) chunk.lines.push_back(line);
       for (int64_t l = 0; l < transients; ++l)
         if (std::any_of(order_.begin() + c, order_.begin() + end,
-                        [&](int64_t k) { return is_asked(l, k); })) {
+                        [&](int64_t k) { return is_used(l, k); })) {
           chunk.transients.push_back(l);
           chunk.lines.push_back(gains + l);
           chunk.lines.push_back(gains + transients + l);
@@ -216,7 +216,7 @@ template <typename T> class Row {
     imag[c] = sum_imag;
   }
 
-  // What gradients of F say of the tables of chunk c, added to sums, and of inputs and transients.
+  // Gradients of the tables of chunk c, added to sums, and of inputs and transients.
   inline void pull_back(const Columns<T> &columns, size_t c, Lanes<T> grad_real,
                         Lanes<T> grad_imag, Lanes<T> *__restrict sums) {
     const int64_t inputs = shape_.inputs(), terms = shape_.terms;
@@ -338,7 +338,7 @@ void pull_back(const Shape &shape, int64_t first, int64_t last, const T *x, cons
 
 // What moments F m and F^2 v are made of; base is what is added to F for all samples of a row.
 template <typename T> struct Given {
-  const T *x, *tables, *transients, *base;  // B S N inputs, B lines K, B L S N, 2 B N K
+  const T *x, *tables, *transients, *base;  // B S N inputs, B lines K, B L N S, 2 B N K
 };
 
 template <typename T> struct Gradients {
@@ -394,7 +394,7 @@ template <typename T> class Batch {
     }
   }
 
-  // What gradients of its moments say of all that is given.
+  // Gradients of all that is given, from those of its moments.
   void pull_back(const T *grad_mean, const T *grad_variance, const Gradients<T> &gradients) {
     const int64_t units = shape_.units;
     for (size_t c = 0; c < columns_.chunks.size(); ++c) {

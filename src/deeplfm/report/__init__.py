@@ -1,4 +1,4 @@
-"""A page about a forecast, in one file."""
+"""Reports: one HTML page about a forecast."""
 
 from deeplfm.report.page import write_report
 

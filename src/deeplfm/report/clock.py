@@ -1,4 +1,4 @@
-"""How the times of a series are measured, written down and drawn."""
+"""Times of a series as numbers, text, and positions on an axis."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _PATTERNS = {"day": "%Y-%m-%d", "hour": "%Y-%m-%d %H:%M", "minute": "%Y-%m-%d %H
 
 @dataclass(frozen=True)
 class Clock:
-    """Times of one series, whatever kind the user gave.
+    """Conversion of the times of one series.
 
     Attributes:
         kind: "number", "timestamp" or "duration".
-        name: what the user calls the time.
-        origin: where timestamps are counted from, in seconds.
+        name: of the user's time column.
+        origin: timestamp from which seconds are counted.
         unit: unit in which durations are drawn.
-        digits: significant digits that tell neighbouring numbers apart.
+        digits: significant digits that distinguish successive numbers.
         resolution: finest part of a timestamp that is not zero everywhere.
-        is_universal: timestamps are drawn in UTC, since the user's clock was turned back.
+        is_universal: timestamps are shown in UTC, because local time was set back.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class Clock:
 
     @classmethod
     def of(cls, times: pd.Index) -> Self:
-        """The clock of times in increasing order, and of others of their kind."""
+        """The clock of times in increasing order."""
         name = "time" if times.name is None else str(times.name)
         if isinstance(times, pd.DatetimeIndex):
             wall = times.unique().tz_localize(None)
@@ -77,10 +77,10 @@ class Clock:
     def drawn(self, times: pd.Index) -> Float64[ndarray, " n"]:
         """Times as an axis of a chart takes them.
 
-        Timestamps are milliseconds since 1970, of the user's wall clock since charts know no zones.
+        Timestamps are milliseconds since 1970 in local time, because charts have no time zones.
         """
         if self.kind == "timestamp":
-            since = self._on_the_wall(times) - pd.Timestamp(0)
+            since = self._local(times) - pd.Timestamp(0)
             return (since / pd.Timedelta(milliseconds=1)).to_numpy(np.float64)
         return self.numbers(times) / (_SECONDS[self.unit] if self.kind == "duration" else 1.0)
 
@@ -94,22 +94,22 @@ class Clock:
 
     @property
     def zone(self) -> str | None:
-        """The zone in which timestamps are shown."""
+        """Time zone of the shown timestamps."""
         if self.kind != "timestamp" or self.origin.tz is None:
             return None
         return "UTC" if self.is_universal else str(self.origin.tz)
 
     @property
     def pattern(self) -> str:
-        """How a chart writes a time when pointed at."""
+        """Format of times in hover labels."""
         if self.kind == "timestamp":
             return _PATTERNS.get(self.resolution, "%Y-%m-%d %H:%M:%S")
         return f".{self.digits}~g"
 
     def text(self, time: Any) -> str:
-        """One time, as finely as the record tells times apart."""
+        """One time as text, at the resolution of the record."""
         if self.kind == "timestamp":
-            wall = self._on_the_wall(pd.DatetimeIndex([time]))[0]
+            wall = self._local(pd.DatetimeIndex([time]))[0]
             if self.resolution in ("millisecond", "microsecond", "nanosecond"):
                 return str(wall)
             return wall.strftime(self.pattern)
@@ -118,7 +118,7 @@ class Clock:
         return amount(float(time), self.digits)
 
     def length(self, number: float) -> str:
-        """A span of time, in the largest unit of which it holds one."""
+        """A span of time with the largest unit not longer than it."""
         unit, size = self.unit_of(number)
         value = amount(number / size, 4 if self.kind == "number" else 3)
         if value != "1":
@@ -126,18 +126,18 @@ class Clock:
         return f"{value} {unit}"
 
     def brief(self, number: float) -> str:
-        """A span of time in a table: numbers alone where the unit is the user's own."""
+        """A span of time for a table, without the unit if it is the user's own."""
         return amount(number) if self.kind == "number" else self.length(number)
 
     def unit_of(self, length: float) -> tuple[str, float]:
-        """The unit in which people give such a span of time, and its size in :meth:`numbers`."""
+        """The unit of such a span of time, and its size in :meth:`numbers`."""
         if self.kind == "number":
             return f"unit of {self.name}", 1.0
         unit = _unit_of(length)
         return unit, _SECONDS[unit]
 
     def rate_unit(self, period: float) -> tuple[str, float]:
-        """The unit of time in which such a period comes about once or more, and its size."""
+        """The smallest unit of time that holds about one such period or more, and its size."""
         if self.kind == "number":
             return self.unit_of(period)
         return next(
@@ -145,7 +145,7 @@ class Clock:
             ("day", _SECONDS["day"]),
         )
 
-    def _on_the_wall(self, times: pd.Index) -> pd.DatetimeIndex:
+    def _local(self, times: pd.Index) -> pd.DatetimeIndex:
         stamps = pd.DatetimeIndex(times)
         return (stamps.tz_convert("UTC") if self.is_universal else stamps).tz_localize(None)
 

@@ -15,7 +15,7 @@
   });
   const isMain = (chart) => chart.classList.contains("tall");
 
-  // Colours are named in the charts and defined in the style sheet, once for each scheme.
+  // Charts name their colours; the style sheet defines them for each scheme.
   function figureOf(chart) {
     const style = getComputedStyle(document.documentElement);
     const text = document.getElementById(chart.dataset.figure).textContent;
@@ -32,19 +32,19 @@
   async function draw(chart, changes = {}) {
     const { data, layout } = figureOf(chart);
     for (const axis of ["xaxis", "yaxis"]) {
-      // redrawing keeps what the reader has zoomed to
+      // keep the zoom
       if (chart.layout?.[axis].range) layout[axis].range = [...chart.layout[axis].range];
     }
     const drawn = Plotly.react(chart, data, { ...layout, ...changes }, configOf(chart));
-    await drawn; // started at once, since a printer does not wait
+    await drawn; // printing does not wait for it
     for (const image of document.querySelectorAll(".modebar-btn svg, #js-plotly-tester")) {
       image.setAttribute("aria-hidden", "true"); // the buttons have names of their own
     }
   }
 
-  // Charts over time show the same stretch of it.
+  // All charts over time show the same range.
   const overTime = () => charts.filter((chart) => "overTime" in chart.dataset && chart.layout);
-  let isMoving = false; // so that charts that follow are not followed
+  let isMoving = false; // changes of followers are not followed
   async function move(followers, changeOf) {
     if (isMoving) return;
     isMoving = true;

@@ -1,4 +1,4 @@
-"""One page that shows a forecast, what it rests on and what to distrust, and needs no network."""
+"""The report: one HTML page about a forecast, which needs no network."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from sklearn.utils.validation import check_is_fitted
 import deeplfm
 from deeplfm.errors import InputError
 from deeplfm.estimators.columns import SUFFIXES, Name
+from deeplfm.inspection.kind import kind_of
 from deeplfm.io.files import versions, write_whole
 from deeplfm.report import tables
 from deeplfm.report.cautions import cautions, looks_clinical
 from deeplfm.report.charts import MOST_POINTS
 from deeplfm.report.clock import Clock
-from deeplfm.report.evidence import Case, Score, gather
+from deeplfm.report.content import Content, Evaluation, gather
 from deeplfm.report.panels import Panels
 from deeplfm.report.prediction import LEVELS, RECORD_ROWS, thinned
 from deeplfm.report.wording import amount, count, listed
@@ -45,13 +46,13 @@ def write_report(
     evaluation: pd.DataFrame | None = None,
     title: str | None = None,
 ) -> None:
-    """Write one HTML page about a forecaster: charts, tables and cautions, all in one file.
+    """Write a report about a forecaster as one HTML file: charts, tables and cautions.
 
     Args:
         path: file to write; its folder must exist.
         forecaster: fitted.
-        forecast: what ``forecaster.forecast`` returned; without it the page shows the fit.
-        evaluation: later observations, as ``forecaster.evaluate`` takes them, to judge it by.
+        forecast: returned by ``forecaster.forecast``; without it the page shows the fit.
+        evaluation: later observations, as ``forecaster.evaluate`` takes them.
         title: of the page; by default it names the targets.
     """
     path = Path(path)
@@ -69,8 +70,8 @@ def _check_forecast(forecast: pd.DataFrame, targets: list[Name]) -> None:
     absent = [name for name in wanted if name not in forecast.columns]
     if absent:
         raise InputError(
-            f"report: forecast has no column {absent[0]!r}, of {len(absent)} that are missing. Give "
-            "what forecaster.forecast(...) returned."
+            f"report: forecast has no column {absent[0]!r}, one of {len(absent)} missing columns. "
+            "Give the table that forecaster.forecast(...) returned."
         )
     if not len(forecast):
         raise InputError(
@@ -79,49 +80,54 @@ def _check_forecast(forecast: pd.DataFrame, targets: list[Name]) -> None:
 
 
 def _render(
-    case: Case, forecaster: DeepLFMForecaster, forecast: pd.DataFrame | None, title: str | None
+    content: Content,
+    forecaster: DeepLFMForecaster,
+    forecast: pd.DataFrame | None,
+    title: str | None,
 ) -> str:
-    """The page as text; the template escapes whatever comes from the user."""
+    """The page as text; the template escapes text of the user."""
     home = files("deeplfm.report")
     style, script, template = (
         (home / name).read_text(encoding="utf-8")
         for name in ("style.css", "page.js", "template.html")
     )
-    targets = [target.name for target in case.record.targets]
+    targets = [target.name for target in content.record.targets]
     what = "Fit" if forecast is None else "Forecast"
     title = title or f"{what} of {listed(targets)}"
-    panels = Panels(case)
+    panels, evaluation = Panels(content), content.evaluation
+    components, components_note = panels.components(forecaster)
     forces, forces_note = panels.forces(forecaster)
     spectra = panels.spectra()
-    judgement = case.judgement
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     return environment.from_string(template).render(
         title=title,
-        summary=_summary(case, targets, forecast),
+        summary=_summary(content, targets, forecast),
         people=looks_clinical([*targets, *map(str, forecaster.covariates_)], title),
         forecast_heading=what,
         levels=LEVELS,
-        is_judged=judgement is not None,
-        has_gaps=any(target.gaps for target in case.record.targets),
-        notes=_notes(case, forecaster, forecast),
-        buttons=_buttons(panels, forecast is not None or judgement is not None),
+        is_evaluated=evaluation is not None,
+        has_gaps=any(target.gaps for target in content.record.targets),
+        notes=_notes(content, forecaster, forecast),
+        buttons=_buttons(panels, forecast is not None or evaluation is not None),
         forecasts=panels.forecasts(),
         forecast_table=forecast is not None
-        and tables.forecast_table(forecast, forecaster.targets_, case.clock),
-        cautions=cautions(case),
-        data_summary=_data_summary(case),
-        target_table=tables.target_table(case.record, case.clock),
-        judged_summary=judgement and _judged_summary(judgement, case.clock),
-        score_table=judgement and tables.score_table(judgement),
-        coverage_table=judgement and tables.coverage_table(judgement, targets),
+        and tables.forecast_table(forecast, forecaster.targets_, content.clock),
+        cautions=cautions(content),
+        data_summary=_data_summary(content),
+        target_table=tables.target_table(content.record, content.clock),
+        evaluation_summary=evaluation and _evaluation_summary(evaluation, content.clock),
+        score_table=evaluation and tables.score_table(evaluation),
+        coverage_table=evaluation and tables.coverage_table(evaluation, targets),
         calibration=panels.calibration(),
-        start_table=tables.start_table(case.report, targets),
+        selection_table=tables.selection_table(content.selection, targets),
+        components=components,
+        components_note=components_note,
         forces=forces,
         forces_note=forces_note,
-        force_unit=forecaster.timeline_.unit or f"unit of {case.clock.name}",
+        force_unit=forecaster.timeline_.unit or f"unit of {content.clock.name}",
         spectra=spectra,
-        line_table=spectra and tables.line_table(case.lines, case.clock),
-        fit_summary=_fit_summary(case, forecaster),
+        peak_table=spectra and tables.peak_table(content.peaks, content.clock),
+        fit_summary=_fit_summary(content, forecaster),
         settings_table=tables.settings_table(forecaster.get_params()),
         version_table=tables.version_table(versions()),
         citation=_CITATION.format(version=deeplfm.__version__),
@@ -133,9 +139,8 @@ def _render(
     )
 
 
-def _summary(case: Case, targets: list[str], forecast: pd.DataFrame | None) -> str:
-    """What was asked."""
-    clock, training = case.clock, case.training.index
+def _summary(content: Content, targets: list[str], forecast: pd.DataFrame | None) -> str:
+    clock, training = content.clock, content.training.index
     record = (
         f"{count(len(training))} rows from {clock.text(training[0])} to {clock.text(training[-1])}"
     )
@@ -145,15 +150,15 @@ def _summary(case: Case, targets: list[str], forecast: pd.DataFrame | None) -> s
         first, last = forecast.index.min(), forecast.index.max()
         text = (
             f"A forecast of {listed(targets)} at {count(len(forecast))} times, from "
-            f"{clock.text(first)} to {clock.text(last)}, made from {record}."
+            f"{clock.text(first)} to {clock.text(last)}, based on {record}."
         )
-    if case.judgement is not None:
-        text += f" {count(len(case.judgement.times))} later rows, which it has not seen, judge it."
+    if content.evaluation is not None:
+        text += f" It is scored on {count(len(content.evaluation.times))} later rows."
     return text
 
 
-def _data_summary(case: Case) -> str:
-    clock, record = case.clock, case.record
+def _data_summary(content: Content) -> str:
+    clock, record = content.clock, content.record
     if record.calendar in ("weekdays", "months", "month ends"):
         step = f"one for each of the {record.calendar}"
     elif record.is_regular:
@@ -164,59 +169,61 @@ def _data_summary(case: Case) -> str:
     return f"{count(record.n_rows)} rows over {clock.length(record.span)}, {step}.{zone}"
 
 
-def _judged_summary(judgement: Score, clock: Clock) -> str:
-    times = judgement.times
+def _evaluation_summary(evaluation: Evaluation, clock: Clock) -> str:
+    times = evaluation.times
     return (
-        f"Judged by {count(len(times))} rows from {clock.text(times[0])} to {clock.text(times[-1])} "
-        "that the model has not seen."
+        f"Scored on {count(len(times))} rows from {clock.text(times[0])} to {clock.text(times[-1])}, "
+        "which were not used in the fit."
     )
 
 
-def _fit_summary(case: Case, forecaster: DeepLFMForecaster) -> str:
-    histories = case.report.histories
-    seconds = sum(history.seconds for history in histories.values())
+def _fit_summary(content: Content, forecaster: DeepLFMForecaster) -> str:
+    histories, is_cut = content.selection.histories, content.selection.interrupted
+    seconds = amount(sum(history.seconds for history in histories.values()), 3)
     names = listed([f"“{name}”" for name in histories])
-    rows = (
-        "Training, until it was interrupted," if case.report.interrupted else "Training on all rows"
+    training = (
+        f"Training was interrupted after {seconds} s."
+        if is_cut
+        else f"Training on all rows took {seconds} s, after the selection of the candidates."
     )
-    return (
-        f"The model is {'a stack of ' * (len(histories) > 1)}{names}. {rows} took "
-        f"{amount(seconds, 3)} s, without the race between the starts before it. The seed was "
-        f"{forecaster.random_state}."
-    )
+    kind = kind_of(forecaster.regressor_.model_, content.selection)
+    return f"The model is {kind}: {names}. {training} Seed: {forecaster.random_state}."
 
 
-def _notes(case: Case, forecaster: DeepLFMForecaster, forecast: pd.DataFrame | None) -> list[str]:
-    """What the charts leave out or simplify."""
+def _notes(
+    content: Content, forecaster: DeepLFMForecaster, forecast: pd.DataFrame | None
+) -> list[str]:
+    """Simplifications of the charts."""
     notes = []
     if forecaster.covariates_ and forecast is not None:
         notes.append(
-            "The covariates of the forecast are not part of it, so its intervals are drawn as those "
-            "of Gaussians with its mean and standard deviation."
+            "The intervals of the forecast are drawn as those of Gaussians with its mean and standard "
+            "deviation."
         )
-    most = max(target.known for target in case.record.targets)
+    most = max(target.known for target in content.record.targets)
     if most > MOST_POINTS:
         notes.append(
             f"Of up to {count(most)} observations of a target, {count(MOST_POINTS)} are drawn: the "
-            "lowest and highest of each neighbourhood."
+            "lowest and highest of each segment."
         )
-    if case.record.n_rows > RECORD_ROWS:
-        notes.append(
-            f"Inside the record the model is drawn for the last {count(RECORD_ROWS)} rows."
-        )
+    if content.record.n_rows > RECORD_ROWS:
+        notes.append(f"The prediction is drawn for the last {count(RECORD_ROWS)} rows of the data.")
     if forecast is not None and (drawn := len(thinned(forecast.index))) < len(forecast):
         notes.append(
             f"Of {count(len(forecast))} times of the forecast, {count(drawn)} evenly spaced ones are "
-            "drawn; faster waves may look slow."
+            "drawn; fast oscillations may look slow."
         )
     return notes
 
 
 def _buttons(panels: Panels, has_more: bool) -> list[dict[str, Any]]:
-    """Stretches of time to jump to."""
+    """Ranges of time to show."""
     window = panels.window
-    buttons = [{"label": "Everything", "range": json.dumps(window.range(window.whole))}]
+    buttons = [{"label": "All data", "range": json.dumps(window.range(window.whole))}]
     if has_more:
-        end = {"label": "What follows the record", "range": json.dumps(window.range(window.first))}
+        end = {
+            "label": "End of the data and forecast",
+            "range": json.dumps(window.range(window.first)),
+        }
         buttons.insert(0, end)
     return buttons

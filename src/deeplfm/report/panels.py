@@ -1,4 +1,4 @@
-"""Charts with the words that belong to them: heading, caption and a description for those who hear it."""
+"""Charts with heading, caption, and a description for screen readers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import plotly.graph_objects as go
 
 from deeplfm.errors import ConfigError
 from deeplfm.report import charts
-from deeplfm.report.diagnostics import coverage_chart, position_chart, spectrum_chart
-from deeplfm.report.evidence import Case
-from deeplfm.report.wording import amount, count, percent
+from deeplfm.report.content import Content
+from deeplfm.report.wording import amount, count, listed, percent
 
 if TYPE_CHECKING:
     from deeplfm.estimators import DeepLFMForecaster
 
-_MOST_FORCES = 12
+_MOST_CURVES = 12
+_BAND = ("mean", "low", "high")
 _MARGIN = 0.012
-_RECORD_BEFORE = 2.0  # how much of the record is shown at first, in lengths of what follows it
+_RECORD_BEFORE = 2.0  # data shown initially, in lengths of the forecast or evaluation
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Panel:
 
     Attributes:
         id: of its data on the page.
-        heading: what it shows.
-        description: the same to those who cannot see it.
-        caption: what to know when reading it.
+        heading: title above the chart.
+        description: for screen readers.
+        caption: below the chart.
         json: the figure.
-        size: class of its height.
-        is_over_time: it moves with the other charts over time.
+        size: CSS class of its height.
+        is_over_time: whether it zooms with the other charts over time.
     """
 
     id: str
@@ -47,87 +47,122 @@ class Panel:
 
 
 class Panels:
-    """Makes the panels of one case."""
+    """Makes the panels of one report."""
 
-    def __init__(self, case: Case) -> None:
-        self.case = case
-        self.window = _window(case)
+    def __init__(self, content: Content) -> None:
+        self.content = content
+        self.window = _window(content)
         self._number = numbered()
 
     def forecasts(self) -> list[Panel]:
         """One chart for each target."""
-        case, clock = self.case, self.case.clock
+        content, prediction = self.content, self.content.prediction
         panels = []
-        for index, facts in enumerate(case.record.targets):
-            observed = (case.training.index, case.training.iloc[:, index].to_numpy(np.float64))
-            held_out = None
-            if case.judgement is not None:
-                held_out = (case.judgement.times, case.judgement.values[:, index])
+        for index, target in enumerate(content.record.targets):
+            values = content.training.iloc[:, index].to_numpy(np.float64)
+            later = content.evaluation
             figure = charts.forecast_chart(
-                self.window, case.record, index, case.prediction, observed, held_out
+                self.window,
+                content.record,
+                index,
+                prediction,
+                (content.training.index, values),
+                None if later is None else (later.times, later.values[:, index]),
             )
-            last = case.prediction.times[-1]
+            mean, low, high = (
+                amount(side[-1, index])
+                for side in (prediction.mean, prediction.low[95], prediction.high[95])
+            )
             description = (
-                f"{facts.name} over time: {count(facts.known)} observations, and the mean and "
-                f"intervals of the model until {clock.text(last)}, where the mean is "
-                f"{amount(case.prediction.mean[-1, index])} and the 95 % interval "
-                f"{amount(case.prediction.low[95][-1, index])} to "
-                f"{amount(case.prediction.high[95][-1, index])}."
+                f"{target.name} over time: {count(target.known)} observations, and the predictive "
+                f"mean and intervals until {content.clock.text(prediction.times[-1])}, where the mean "
+                f"is {mean} and the 95 % interval {low} to {high}."
             )
-            panels.append(self._panel(figure, facts.name, description, size="tall"))
+            panels.append(self._panel(figure, target.name, description, size="tall"))
         return panels
 
     def calibration(self) -> list[Panel]:
-        """Coverage of every level, and where the observations lie within their forecasts."""
-        case = self.case
-        if case.judgement is None:
+        """Coverage of every level, and the PIT histogram of each target."""
+        evaluation = self.content.evaluation
+        if evaluation is None:
             return []
         panels = []
-        for index, facts in enumerate(case.record.targets):
-            positions = case.judgement.positions(index)
-            if not len(positions):
+        for index, target in enumerate(self.content.record.targets):
+            pit = evaluation.known_pit(index)
+            if not len(pit):
                 continue
-            held = percent(case.judgement.coverage(index, 0.95))
+            covered = percent(evaluation.coverage(index, 0.95))
             panels += [
                 self._panel(
-                    coverage_chart(positions),
-                    f"{facts.name}: coverage",
-                    f"Share of the observations of {facts.name} inside the interval of each level; of "
-                    f"95 %: {held}.",
+                    charts.coverage_chart(pit),
+                    f"{target.name}: coverage",
+                    f"Share of the observations of {target.name} inside the interval of each level; "
+                    f"of 95 %: {covered}.",
                 ),
                 self._panel(
-                    position_chart(positions),
-                    f"{facts.name}: positions",
-                    f"Histogram of the positions of {count(len(positions))} observations of "
-                    f"{facts.name} within their forecasts, from 0 (below all of it) to 1 (above).",
+                    charts.pit_chart(pit),
+                    f"{target.name}: PIT histogram",
+                    f"Histogram of the predictive distribution function at {count(len(pit))} "
+                    f"observations of {target.name}.",
                 ),
             ]
         return panels
 
-    def forces(self, forecaster: DeepLFMForecaster) -> tuple[list[Panel], str]:
-        """What drives the equations, and a note on what is left out."""
+    def components(self, forecaster: DeepLFMForecaster) -> tuple[list[Panel], str]:
+        """The terms of the model over time, and a note about them."""
         if forecaster.covariates_:
             return [], ""
-        case = self.case
-        times = case.prediction.times
+        times, end = self.content.prediction.times, self.content.record.last
+        table = forecaster.components(times=times)
+        panels = []
+        for target, name in dict.fromkeys((target, name) for target, name, _ in table.columns):
+            mean, low, high = (table[target, name, value].to_numpy() for value in _BAND)
+            if not np.ptp(mean) and not np.ptp(high):
+                continue  # a constant
+            panels.append(
+                self._panel(
+                    charts.curve_chart(self.window, times, mean, low, high, end),
+                    f"{target}: {name}",
+                    f"Component {name} of {target} over time, between {amount(float(mean.min()))} "
+                    f"and {amount(float(mean.max()))}.",
+                    is_over_time=True,
+                )
+            )
+        logarithms = zip(forecaster.targets_, forecaster.regressor_.scaling_.is_log, strict=True)
+        factors = [str(name) for name, is_log in logarithms if is_log]
+        note = f" Those of {listed(factors)} are factors." if factors else ""
+        return panels[:_MOST_CURVES], note
+
+    def forces(self, forecaster: DeepLFMForecaster) -> tuple[list[Panel], str]:
+        """The latent forces, and a note about them."""
+        if forecaster.covariates_:
+            return [], ""
+        content, times = self.content, self.content.prediction.times
         try:
             curves = forecaster.regressor_.forces(forecaster.timeline_.numbers(times)[:, None])
-        except ConfigError:  # no equation in time, so no force
+        except ConfigError:  # no differential equation in time
             return [], ""
         panels = [
             self._panel(
-                charts.force_chart(self.window, times, curve.mean, curve.std, case.record.last),
+                charts.curve_chart(
+                    self.window,
+                    times,
+                    curve.mean,
+                    curve.mean - 2 * curve.std,
+                    curve.mean + 2 * curve.std,
+                    content.record.last,
+                ),
                 curve.label,
                 f"Force of {curve.label} over time, between {amount(float(curve.mean.min()))} and "
                 f"{amount(float(curve.mean.max()))}.",
-                f"From the start “{curve.member}”.",
+                f"Of the model “{curve.member}”.",
                 is_over_time=True,
             )
-            for curve in curves[:_MOST_FORCES]
+            for curve in curves[:_MOST_CURVES]
         ]
         scales = zip(forecaster.targets_, forecaster.regressor_.scaling_.is_log, strict=True)
         notes = [
-            f"{name} is modelled by its logarithm, and its forces are of that."
+            f"The model describes the logarithm of {name}, and so do its forces."
             for name, is_log in scales
             if is_log
         ]
@@ -136,31 +171,27 @@ class Panels:
         return panels, " ".join(notes)
 
     def spectra(self) -> list[Panel]:
-        """Power of the waves of each target."""
-        case, clock = self.case, self.case.clock
+        """The power spectrum of each target."""
+        content, clock = self.content, self.content.clock
         panels = []
-        for spectrum in case.spectra:
+        for spectrum in content.spectra:
             total = spectrum.value.sum()
-            lines = case.lines.get(spectrum.label, [])
             if total <= 0:
                 continue
-            unit, size = clock.rate_unit(lines[0].period if lines else case.record.span)
-            strongest = (
-                f"; the strongest period is {clock.length(lines[0].period)}" if lines else ""
+            peaks = content.peaks.get(spectrum.label, [])
+            unit, size = clock.rate_unit(peaks[0].period if peaks else content.record.span)
+            strongest = f"; strongest period {clock.length(peaks[0].period)}" if peaks else ""
+            figure = charts.spectrum_chart(
+                spectrum.frequency * size / content.model_unit,
+                100 * spectrum.value / total,
+                unit,
+                [clock.brief(content.model_unit / f) for f in spectrum.frequency],
             )
-            panels.append(
-                self._panel(
-                    spectrum_chart(
-                        spectrum.frequency * size / case.model_unit,
-                        100 * spectrum.value / total,
-                        unit,
-                        [clock.brief(case.model_unit / f) for f in spectrum.frequency],
-                    ),
-                    spectrum.label,
-                    f"Power of {len(spectrum.value)} waves of {spectrum.label}{strongest}.",
-                    f"From the start “{spectrum.member}”.",
-                )
+            description = (
+                f"Power of {spectrum.label} at {len(spectrum.value)} frequencies{strongest}."
             )
+            caption = f"Of the model “{spectrum.member}”."
+            panels.append(self._panel(figure, spectrum.label, description, caption))
         return panels
 
     def _panel(
@@ -173,24 +204,21 @@ class Panels:
         is_over_time: bool | None = None,
     ) -> Panel:
         is_over_time = size == "tall" if is_over_time is None else is_over_time
-        # text inside a script element ends at the first "<"
+        # "<" could end the script element that holds the figure
         text = figure.to_json().replace("<", "\\u003c")
         return Panel(
             f"figure-{next(self._number)}", heading, description, caption, text, size, is_over_time
         )
 
 
-def _window(case: Case) -> charts.Window:
-    """All times, and at first as much of the record as lets what follows be read."""
-    last = max(case.clock.numbers(case.prediction.times)[-1], case.record.last)
-    whole = (case.record.first, float(last))
-    after = last - case.record.last
-    begin = case.record.last - _RECORD_BEFORE * after if after > 0 else case.record.first
-    first = (max(begin, case.record.first), float(last))
-    return charts.Window(case.clock, _with_margin(first), _with_margin(whole))
-
-
-def _with_margin(ends: tuple[float, float]) -> tuple[float, float]:
-    """Room for the points at both ends."""
-    margin = _MARGIN * (ends[1] - ends[0])
-    return ends[0] - margin, ends[1] + margin
+def _window(content: Content) -> charts.Window:
+    """The full range of time, and initially the forecast and the end of the data."""
+    record = content.record
+    last = float(max(content.clock.numbers(content.prediction.times)[-1], record.last))
+    ahead = last - record.last
+    begin = max(record.last - _RECORD_BEFORE * ahead, record.first) if ahead > 0 else record.first
+    first, whole = (
+        (start - _MARGIN * (last - start), last + _MARGIN * (last - start))
+        for start in (begin, record.first)
+    )
+    return charts.Window(content.clock, first, whole)

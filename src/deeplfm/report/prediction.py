@@ -1,4 +1,4 @@
-"""What the model says at the times that a page draws."""
+"""Predictions at the times that the charts show."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from deeplfm.estimators import DeepLFMForecaster
 
 LEVELS = (50, 80, 95)  # per cent
-RECORD_ROWS = 2000  # at the end of the record, for which the model is drawn as well
-_ROWS_TOGETHER = 1000  # with all their mixture components
+RECORD_ROWS = 2000  # last training rows for which the prediction is drawn
+_CHUNK = 1000  # rows whose mixtures are held in memory at once
 _LATER_ROWS, _ROWS_IN_A_PAUSE = 5000, 100
-_ROUNDING = 1e-6  # of a step: times nearer to each other are one
+_ROUNDING = 1e-6  # relative to a step: closer times are equal
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Prediction:
 
     Attributes:
         times: in increasing order.
-        mean: expected value.
-        low: lower end of the interval of each level, in per cent.
-        high: its upper end.
+        mean: predictive mean.
+        low: lower end of the interval of each level (per cent).
+        high: upper end.
     """
 
     times: pd.Index
@@ -47,10 +47,10 @@ class Prediction:
 def posteriors(
     forecaster: DeepLFMForecaster, times: pd.Index, covariates: pd.DataFrame | None
 ) -> Iterator[tuple[slice, Predictive]]:
-    """The model's answers, for some rows at a time."""
+    """Predictive distributions of some rows at a time."""
     known = covariates if forecaster.covariates_ else None
-    for first in range(0, len(times), _ROWS_TOGETHER):
-        rows = slice(first, first + _ROWS_TOGETHER)
+    for first in range(0, len(times), _CHUNK):
+        rows = slice(first, first + _CHUNK)
         yield rows, forecaster.posterior(times[rows], covariates=known)
 
 
@@ -60,28 +60,28 @@ def predict(
     """Mean and intervals at some times."""
     tails = [(1 - level / 100) / 2 for level in LEVELS]
     wanted = [*tails, *(1 - tail for tail in tails)]
-    answers = [
+    parts = [
         (posterior.mean.numpy(), posterior.quantile(wanted).numpy())
         for _, posterior in posteriors(forecaster, times, covariates)
     ]
-    ends = np.concatenate([quantiles for _, quantiles in answers], axis=1)
+    ends = np.concatenate([quantiles for _, quantiles in parts], axis=1)
     return Prediction(
         times,
-        np.concatenate([mean for mean, _ in answers]),
+        np.concatenate([mean for mean, _ in parts]),
         dict(zip(LEVELS, ends[: len(LEVELS)], strict=True)),
         dict(zip(LEVELS, ends[len(LEVELS) :], strict=True)),
     )
 
 
 def drawn_times(training: pd.Index, later: list[pd.Index], clock: Clock, step: float) -> pd.Index:
-    """Times at which a chart shows the model: the end of the record, what follows, and pauses.
+    """Times at which charts show the prediction: the end of the record, later times, and pauses.
 
-    All rows of a stretch, as long as they are not too many: every so many rows would show a slow wave
-    where there is a fast one.
+    Successive rows are kept, as long as they are not too many: every n-th row of a fast oscillation
+    would look like a slow one.
 
     Args:
         training: times of the record.
-        later: times of the forecast and of what it is judged by.
+        later: times of the forecast and of the evaluation.
         clock: of these times.
         step: usual step of the record; longer pauses are filled.
     """
@@ -89,33 +89,33 @@ def drawn_times(training: pd.Index, later: list[pd.Index], clock: Clock, step: f
     numbers = np.concatenate([clock.numbers(times) for times in shown])
     numbers = numbers[_distinct(numbers, step)]
     inside = [
-        np.linspace(after, until, 2 + min(_ROWS_IN_A_PAUSE, int((until - after) / step)))
-        for after, until in pairwise(numbers)
-        if until - after > 1.5 * step > 0
+        np.linspace(begin, end, 2 + min(_ROWS_IN_A_PAUSE, int((end - begin) / step)))
+        for begin, end in pairwise(numbers)
+        if end - begin > 1.5 * step > 0
     ]
     return clock.times(np.unique(np.concatenate([numbers, *inside])))
 
 
 def thinned(times: pd.Index) -> pd.Index:
-    """As many of the times as are drawn, evenly spaced."""
+    """At most 5000 evenly chosen times."""
     return times[:: max(1, -(-len(times) // _LATER_ROWS))]
 
 
-def given(forecast: pd.DataFrame, targets: list[Name]) -> Prediction:
-    """A forecast whose covariates are not known here: Gaussians of its mean and deviation."""
+def gaussian(forecast: pd.DataFrame, targets: list[Name]) -> Prediction:
+    """A forecast as Gaussians, for a model whose future covariates are not available."""
     mean = forecast[targets].to_numpy(np.float64)
     std = forecast[[f"{name}_std" for name in targets]].to_numpy(np.float64)
-    reach = {level: norm.ppf(0.5 + level / 200) * std for level in LEVELS}
+    half = {level: norm.ppf(0.5 + level / 200) * std for level in LEVELS}
     return Prediction(
         forecast.index,
         mean,
-        {level: mean - reach[level] for level in LEVELS},
-        {level: mean + reach[level] for level in LEVELS},
+        {level: mean - half[level] for level in LEVELS},
+        {level: mean + half[level] for level in LEVELS},
     )
 
 
 def joined(parts: list[Prediction], clock: Clock, step: float) -> Prediction:
-    """Several predictions as one, in order of time; of the same time the first counts."""
+    """Several predictions as one, in order of time; of equal times the first counts."""
     numbers = np.concatenate([clock.numbers(part.times) for part in parts])
     order = _distinct(numbers, step)
     return Prediction(
@@ -127,7 +127,7 @@ def joined(parts: list[Prediction], clock: Clock, step: float) -> Prediction:
 
 
 def _distinct(numbers: Float64[ndarray, " n"], step: float) -> Int64[ndarray, " m"]:
-    """Where the numbers are in order, without those that are another one but for rounding."""
+    """Indices that sort the numbers, without those equal to another but for rounding."""
     order = np.argsort(numbers, kind="stable")
     is_new = np.diff(numbers[order], prepend=-np.inf) > _ROUNDING * step
     return order[is_new]

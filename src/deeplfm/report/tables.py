@@ -1,4 +1,4 @@
-"""Tables of the page, as words; the template gives them their form."""
+"""Tables of the report as text; the template formats them."""
 
 from __future__ import annotations
 
@@ -12,34 +12,31 @@ import pandas as pd
 
 from deeplfm.estimators.columns import Name
 from deeplfm.report.clock import Clock
-from deeplfm.report.evidence import Line, Score
-from deeplfm.report.facts import RecordFacts
+from deeplfm.report.content import Evaluation, Peak
 from deeplfm.report.prediction import LEVELS
+from deeplfm.report.record_statistics import Record
 from deeplfm.report.wording import aligned, amount, count, percent
-from deeplfm.selection.result import Selection
+from deeplfm.selection.select import Selection
+from deeplfm.terms import to_json
 
 _SCORE_NAMES = {
     "rows": "rows",
-    "nmse": "NMSE",
-    "mnll": "MNLL",
-    "crps": "CRPS",
-    "rmse": "RMSE",
-    "mae": "MAE",
-    "coverage95": "in 95 %",
+    **{name: name.upper() for name in ("nmse", "mnll", "crps", "rmse", "mae")},
+    "coverage95": "95 % coverage",
 }
 _MOST_FORECAST_ROWS = 100
-_MOST_LINES, _LEAST_SHARE = 5, 0.02
+_MOST_PEAKS, _LEAST_SHARE = 5, 0.02
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table: the first cell of each row is its header.
+    """A table; the first cell of each row is its header.
 
     Attributes:
-        caption: what it shows.
+        caption: above the table.
         columns: headers.
         rows: cells.
-        words: columns that hold text and may wrap.
+        words: numbers of the columns that hold text and may wrap.
     """
 
     caption: str
@@ -48,8 +45,8 @@ class Table:
     words: set[int] = field(default_factory=set)
 
 
-def target_table(record: RecordFacts, clock: Clock) -> Table:
-    """What is known of each target."""
+def target_table(record: Record, clock: Clock) -> Table:
+    """Statistics of each target."""
     rows = []
     for target in record.targets:
         values = aligned(np.array([target.low, target.mean, target.high]))
@@ -64,25 +61,25 @@ def target_table(record: RecordFacts, clock: Clock) -> Table:
     )
 
 
-def score_table(judgement: Score) -> Table:
-    """Scores on observations that the model has not seen."""
-    scores = judgement.scores
+def score_table(evaluation: Evaluation) -> Table:
+    """Scores on later observations."""
+    scores = evaluation.scores
     columns = [name for name in scores.columns if name in _SCORE_NAMES]
     rows = [
         [str(target), *(_score(name, row[name]) for name in columns)]
         for target, row in scores[columns].iterrows()
     ]
     return Table(
-        "Scores on the later observations. Lower is better; NMSE 1 is no better than their mean.",
+        "Scores on later observations. Lower is better; NMSE 1 is no better than their mean.",
         ["target", *(_SCORE_NAMES[name] for name in columns)],
         rows,
     )
 
 
-def coverage_table(judgement: Score, targets: list[str]) -> Table:
-    """How many observations each interval held."""
+def coverage_table(evaluation: Evaluation, targets: list[str]) -> Table:
+    """Coverage of the intervals."""
     rows = [
-        [name, *(percent(judgement.coverage(index, level / 100)) for level in LEVELS)]
+        [name, *(percent(evaluation.coverage(index, level / 100)) for level in LEVELS)]
         for index, name in enumerate(targets)
     ]
     return Table(
@@ -92,39 +89,37 @@ def coverage_table(judgement: Score, targets: list[str]) -> Table:
     )
 
 
-def start_table(report: Selection, targets: list[str]) -> Table | None:
-    """What the rows held out inside the fit said of each start."""
-    if not report.held_out_mnll:
+def selection_table(selection: Selection, targets: list[str]) -> Table | None:
+    """Held-out score and weight of each candidate."""
+    if not selection.held_out_mnll:
         return None
     rows = []
-    for start, scores in sorted(report.held_out_mnll.items(), key=lambda item: sum(item[1])):
-        weights = report.weight.get(start, [0.0] * len(scores))
+    for name, scores in sorted(selection.held_out_mnll.items(), key=lambda item: sum(item[1])):
+        weights = selection.weight.get(name, [0.0] * len(scores))
         cells = zip(scores, weights, strict=True)
-        rows.append(
-            [start, *(f"{amount(score, 2)} ({percent(weight)})" for score, weight in cells)]
-        )
+        rows.append([name, *(f"{amount(score, 2)} ({percent(weight)})" for score, weight in cells)])
     return Table(
-        "MNLL of each start of the model on the tail of the record that was held out inside the fit "
-        "(lower is better; targets standardised), and its weight in the forecast.",
-        ["start", *targets],
+        "Candidates: MNLL on the last part of the data, which was held out (lower is better; targets "
+        "standardised), and weight in the forecast.",
+        ["candidate", *targets],
         rows,
     )
 
 
-def line_table(lines: Mapping[str, list[Line]], clock: Clock) -> Table | None:
+def peak_table(peaks: Mapping[str, list[Peak]], clock: Clock) -> Table | None:
     """The strongest periods of each target."""
     rows = []
-    for name, found in lines.items():
-        strongest = [line for line in found[:_MOST_LINES] if line.share >= _LEAST_SHARE]
+    for name, found in peaks.items():
+        strongest = [peak for peak in found[:_MOST_PEAKS] if peak.share >= _LEAST_SHARE]
         if strongest:
-            periods = (f"{clock.brief(line.period)} ({percent(line.share)})" for line in strongest)
+            periods = (f"{clock.brief(peak.period)} ({percent(peak.share)})" for peak in strongest)
             rows.append([name, ", ".join(periods)])
-    caption = "Strongest periods, and the share of the power at each."
+    caption = "Strongest periods, with their shares of the power."
     return Table(caption, ["target", "periods"], rows, words={1}) if rows else None
 
 
 def forecast_table(forecast: pd.DataFrame, targets: Sequence[Name], clock: Clock) -> Table:
-    """The forecast in numbers: all rows, or evenly chosen ones of many."""
+    """The forecast in numbers: all rows, or at most 100 evenly chosen ones."""
     stride = max(1, math.ceil(len(forecast) / _MOST_FORECAST_ROWS))
     shown = forecast.iloc[::stride]
     columns: list[list[str]] = []
@@ -141,12 +136,13 @@ def forecast_table(forecast: pd.DataFrame, targets: Sequence[Name], clock: Clock
 
 def settings_table(settings: Mapping[str, Any]) -> Table:
     """Parameters of the estimator."""
-    rows = [[name, repr(value)] for name, value in settings.items()]
+    values = {**settings, "model": to_json(settings["model"])}
+    rows = [[name, str(value)] for name, value in values.items()]
     return Table("Settings.", ["setting", "value"], rows, words={1})
 
 
 def version_table(versions: Mapping[str, str]) -> Table:
-    """What the page was made with."""
+    """Versions of the software."""
     return Table("Versions.", ["software", "version"], [[*item] for item in versions.items()])
 
 

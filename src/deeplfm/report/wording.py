@@ -1,4 +1,4 @@
-"""Numbers and names in words."""
+"""Numbers and names as text."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _MOST_NAMES = 4
 
 
 def digits_for(values: Float64[ndarray, " n"], finest: float | None = None) -> int:
-    """Significant digits that tell values apart which differ by a thousandth of their range.
+    """Significant digits that distinguish values a thousandth of their range apart.
 
     Args:
-        values: what is to be written; those that are NaN do not count.
-        finest: the difference to tell apart, in place of a thousandth of the range.
+        values: to be written; NaN are ignored.
+        finest: the difference to show, in place of a thousandth of the range.
     """
     known = values[np.isfinite(values)]
     if not len(known):
@@ -30,17 +30,17 @@ def digits_for(values: Float64[ndarray, " n"], finest: float | None = None) -> i
 
 
 def amount(value: float, digits: int = 4) -> str:
-    """A number for people: few digits, a dash where there is none."""
+    """A number with few digits; a dash if it is not finite."""
     return f"{value:.{digits}g}".replace("-", "−") if math.isfinite(value) else "–"
 
 
 def count(value: int) -> str:
-    """A whole number with its thousands apart."""
+    """A whole number with separated thousands."""
     return f"{value:,}".replace(",", "\u202f")
 
 
 def aligned(values: Float64[ndarray, " n"]) -> list[str]:
-    """Numbers of one column, with as many decimals as tell a thousandth of their range apart."""
+    """Numbers of one column with equal decimals, which show a thousandth of their range."""
     known = values[np.isfinite(values)]
     spread = float(np.ptp(known)) if len(known) else 0.0
     decimals = max(0, math.ceil(-math.log10(spread / 1000))) if spread > 0 else 0
@@ -58,7 +58,7 @@ def percent(share: float) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as a sentence has them; of many, the first and how many more there are."""
+    """Names as in a sentence; of many, the first and the number of the others."""
     if len(names) > _MOST_NAMES:
         names = [*names[: _MOST_NAMES - 1], f"{len(names) - _MOST_NAMES + 1} more"]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -1,8 +1,8 @@
-"""Several models as one: a mixture whose weights held-out rows decided, for each output."""
+"""Model average: a mixture of models, and its weights by their scores on held-out rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from math import inf
 
@@ -10,18 +10,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from deeplfm.model import DeepLFM
 from deeplfm.predictive.mixture import Predictive, mix
+from deeplfm.selection.candidate import FittedCandidate, Member, Score
+from deeplfm.selection.split import known_span
 
 _EM_STEPS = 200
-_PRIOR_SHARE = 0.05  # of the rows, granted to each survivor before any are seen
+_PRIOR_SHARE = 0.05  # of the rows, added to the count of each survivor
 _WORST_GAP = 1.0  # nats per row
-_N_PARTS, _N_SHARES = 4, 12  # of a series; all ways to share so much emphasis among them are tried
-_KINSHIP = 0.5  # probability that what is best for one output is best for another
+_N_PARTS, _N_SHARES = 4, 12  # of a series; all ways to share so much weight among them are tried
+_LEAST_WEIGHT = 0.05  # of a member, in one output at least
+_LEAST_LEAD = 15.0  # nats over all rows, where there is a margin: few rows leave more to luck
+_SAME_BEST = 0.5  # probability that the best member of one output is the best of another
 
 
 class ModelAverage(nn.Module):
-    """A mixture of models; a single model is a stack of one.
+    """A mixture of models; a single model is an average of one.
 
     Args:
         members: models with the same inputs and outputs.
@@ -30,20 +33,20 @@ class ModelAverage(nn.Module):
         span: these times; by default none is between them.
     """
 
-    members: Sequence[DeepLFM]
+    members: Sequence[Member]
     weight: Tensor
     weight_in_gaps: Tensor
     span: Tensor
 
     def __init__(
         self,
-        members: list[DeepLFM],
+        members: Sequence[Member],
         weight: Float[Tensor, "B D"],
         weight_in_gaps: Float[Tensor, "B D"] | None = None,
         span: Float[Tensor, "2 D"] | None = None,
     ) -> None:
         super().__init__()
-        self.members = nn.ModuleList(members)  # type: ignore[assignment]
+        self.members = nn.ModuleList(members)  # type: ignore[assignment, arg-type]
         in_gaps = weight if weight_in_gaps is None else weight_in_gaps
         self.register_buffer("weight", weight.clone())  # files hold no tensors that share memory
         self.register_buffer("weight_in_gaps", in_gaps.clone())
@@ -51,23 +54,23 @@ class ModelAverage(nn.Module):
         self.register_buffer("span", (nowhere if span is None else span).clone())
 
     @classmethod
-    def of(cls, model: DeepLFM) -> ModelAverage:
-        """A stack of one."""
-        return cls([model], torch.ones(1, model.config.n_outputs, dtype=torch.float64))
+    def of(cls, model: Member) -> ModelAverage:
+        """An average of one."""
+        return cls([model], torch.ones(1, len(model.likelihood.inflation), dtype=torch.float64))
 
     def extend(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> None:
-        """Let the series reach to further known values; their gaps are gaps as well."""
+        """Extend the span of the series to further known values."""
         last = known_span(x, y)[1].to(self.span)
         self.span[1] = torch.where(
             self.span[1].isfinite(), self.span[1].maximum(last), self.span[1]
         )
 
     def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:
-        """Mixture of the members' predictions, of those that have a say at each row."""
+        """Mixture of the members' predictions, of those with weight at each row."""
         weight = self.weight_at(x)
-        heard = [b for b, share in enumerate(weight) if bool((share > 0).any())]
-        parts = [self.members[b].posterior(x) for b in heard]
-        return parts[0] if len(parts) == 1 else mix(parts, weight[heard])
+        some = [b for b, share in enumerate(weight) if bool((share > 0).any())]
+        parts = [self.members[b].posterior(x) for b in some]
+        return parts[0] if len(parts) == 1 else mix(parts, weight[some])
 
     def weight_at(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "B _ D"]:
         """Weight of each member for every output, and for every row where rows differ."""
@@ -75,18 +78,12 @@ class ModelAverage(nn.Module):
         if bool((self.span[0] < self.span[1]).any()):
             is_between = (x[:, :1] >= self.span[0]) & (x[:, :1] <= self.span[1])
             plain = torch.where(is_between, self.weight_in_gaps[:, None], plain)
-        if all(member.is_function_of_time for member in self.members):
+        is_active = torch.stack([member.is_active(x) for member in self.members])  # B N
+        if bool(is_active.all()):
             return plain
-        say = torch.stack([member.is_active(x) for member in self.members])  # B N
-        weight = plain * say[:, :, None]
+        weight = plain * is_active[:, :, None]
         total = weight.sum(0)
         return torch.where(total > 0, weight / total, plain)
-
-
-def known_span(x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> Float[Tensor, "2 D"]:
-    """First and last time at which each output is known; ∞ and −∞ where it never is."""
-    time, known = x[:, :1].expand_as(y), ~y.isnan()
-    return torch.stack([time.where(known, inf).amin(0), time.where(known, -inf).amax(0)])
 
 
 def stacking_weights(
@@ -97,15 +94,15 @@ def stacking_weights(
 ) -> Float[Tensor, "B D"]:
     """Weights that maximise the log density of the mixture on held-out rows (EM, from uniform).
 
-    Members more than a nat per row behind the best of an output leave it; the others keep a small
-    share whatever the rows say. NaN marks missing targets; an output without any target gets uniform
-    weights. A member with a margin must be that far ahead of all without.
+    Members more than a nat per row behind the best of an output get no weight there; the others keep a
+    small share in any case. NaN marks missing targets; an output without any target gets uniform
+    weights. A member with a margin must lead all members without one by as much.
 
     Args:
         log_density: of the held-out rows by each member.
         margin: of each member, in nats per row.
         counts: how many targets each one stands for; by default one.
-        most_prior: rows at most that are granted to each survivor before any are seen.
+        most_prior: at most so many rows are added to the count of each survivor.
     """
     known = _known(log_density, counts)
     density = log_density.nan_to_num(0.0)
@@ -124,17 +121,17 @@ def series_weights(
     margin: Float[Tensor, " B"] | None = None,
     counts: Float[Tensor, "N D"] | None = None,
 ) -> Float[Tensor, "B D"]:
-    """Weights for a series: partly by stacking, partly by the probability that each member is the best.
+    """Weights for a series: the mean of stacking weights and the probability of each member to be best.
 
-    Members of a race on a series are much alike, and stacking leaves the best one where its many
-    neighbours are; but a lead on the held-out rows need not last, and what is mixed covers better. So
-    stacking has half of the word, and less of it the surer several outputs agree on their best member:
-    luck would seldom choose the same one twice. Neighbouring rows repeat each other: they are worth
-    fewer than they are, and what each member has before any speak grows with them.
+    Candidates for a series are much alike, and stacking divides the weight of the best among many that
+    resemble it; but a lead on the held-out rows need not last, and a mixture has better coverage. So
+    stacking has half of the weight, and less of it the more probably several outputs have the same best
+    member: luck would seldom choose the same one twice. Neighbouring rows repeat each other: the prior
+    count of each member grows with their number.
     """
     alone = probability_of_best(log_density, margin, counts)
     stacked = stacking_weights(log_density, margin, counts, most_prior=inf)
-    best = heard_by_all(alone)
+    best = pooled_over_outputs(alone)
     return best + (1 - _agreement(alone, margin)) / 2 * (stacked - best)
 
 
@@ -143,12 +140,12 @@ def probability_of_best(
     margin: Float[Tensor, " B"] | None = None,
     counts: Float[Tensor, "N D"] | None = None,
 ) -> Float[Tensor, "B D"]:
-    """How probable it is that each member is the best, by consecutive held-out rows of a series.
+    """Probability of each member to be the best, by consecutive held-out rows of a series.
 
-    All rows of an output together speak for a member, exp(Σ log density), averaged over uncertain
-    emphases of the parts of the tail: a lead in every part counts in full, one that rests on a single
-    part little, as neighbouring rows repeat each other (the Bayesian bootstrap of Yao et al. 2018, of
-    blocks). Who leaves is as in :func:`stacking_weights`.
+    It is proportional to exp(Σ log density) over all rows of an output, averaged over random weights of
+    the parts of the tail: a lead in every part counts in full, one that rests on a single part little,
+    as neighbouring rows repeat each other (the Bayesian bootstrap of Yao et al. 2018, of blocks). Members
+    without weight are those of :func:`stacking_weights`.
     """
     known = _known(log_density, counts)
     density = log_density.nan_to_num(0.0)
@@ -156,27 +153,27 @@ def probability_of_best(
     density, n_rows = density * known, density.shape[1]
     part = torch.arange(n_rows, device=density.device) * _N_PARTS // max(n_rows, 1)
     totals = torch.zeros_like(density[:, :1]).repeat(1, _N_PARTS, 1).index_add(1, part, density)
-    spoken = torch.einsum("ek,bkd->ebd", _emphases().to(totals), totals)
-    return torch.softmax(spoken + survives.log(), dim=1).mean(0)
+    density = torch.einsum("ek,bkd->ebd", _part_weights().to(totals), totals)
+    return torch.softmax(density + survives.log(), dim=1).mean(0)
 
 
-def heard_by_all(alone: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-    """The same probabilities once each output has heard the others, and so a noisy one a clear one.
+def pooled_over_outputs(alone: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+    """Probabilities of each member to be best, given the rows of all outputs.
 
     The best member of one output is that of another with probability one half.
 
     Args:
-        alone: what the rows of each output say, from :func:`probability_of_best`.
+        alone: given the rows of each output itself, from :func:`probability_of_best`.
     """
-    vote = (_KINSHIP * alone + (1 - _KINSHIP) / len(alone)).log()
+    vote = (_SAME_BEST * alone + (1 - _SAME_BEST) / len(alone)).log()
     return torch.softmax(alone.log() + vote.sum(-1, keepdim=True) - vote, dim=0)
 
 
 def _agreement(alone: Float[Tensor, "B D"], margin: Float[Tensor, " B"] | None) -> float:
-    """How probable it is that all of several outputs have the same best member, each by its own rows.
+    """Probability that all of several outputs have the same best member, each by its own rows.
 
-    As if outputs erred each for itself: errors that they share make it look surer than it is. Only
-    members without margin count: one that had many chances may be lucky everywhere.
+    Errors of the outputs are taken as independent: shared errors make it too large. Only members without
+    margin count: one that had many chances may be lucky everywhere.
     """
     if alone.shape[1] == 1:
         return 0.0
@@ -184,7 +181,7 @@ def _agreement(alone: Float[Tensor, "B D"], margin: Float[Tensor, " B"] | None) 
     return float(same.sum() if margin is None else same[margin == 0].sum())
 
 
-def _emphases() -> Float[Tensor, "E K"]:
+def _part_weights() -> Float[Tensor, "E K"]:
     """Weights of the parts, evenly over all that are positive and one on average."""
     ways = product(range(_N_SHARES + 1), repeat=_N_PARTS)
     shares = torch.tensor([way for way in ways if sum(way) == _N_SHARES], dtype=torch.float64)
@@ -212,3 +209,66 @@ def _survivors(
         bar = mean[margin == 0].amax(0) + margin[:, None]
         survives = survives * ((mean >= bar) | (margin == 0)[:, None])
     return survives
+
+
+def forecast_weights(fitted: list[FittedCandidate], is_series: bool) -> Float[Tensor, "B D"]:
+    """Weights by the held-out rows, of the candidates that forecast."""
+    weigh = series_weights if is_series else stacking_weights
+    some = [b for b, item in enumerate(fitted) if item.candidate.forecasts] or range(len(fitted))
+    return _weights(weigh, fitted, {b: fitted[b].score for b in some})
+
+
+def gap_weights(fitted: list[FittedCandidate]) -> Float[Tensor, "B D"]:
+    """Weights by the values hidden like gaps; zero in an output that has none."""
+    scored = {b: item.gap_score for b, item in enumerate(fitted) if item.gap_score is not None}
+    if not scored:
+        return torch.zeros_like(fitted[0].score.density[:1]).expand(len(fitted), -1)
+    is_hidden = ~next(iter(scored.values())).density.isnan().all(0)
+    return _weights(series_weights, fitted, scored) * is_hidden
+
+
+def _weights(
+    weigh: Callable[[Tensor, Tensor, Tensor], Tensor],
+    fitted: list[FittedCandidate],
+    scores: dict[int, Score],
+) -> Float[Tensor, "B D"]:
+    """Weights of some candidates, zero of the others; one for gaps alone has no margin there."""
+    density = torch.stack([item.density for item in scores.values()])
+    candidates = [fitted[b].candidate for b in scores]
+    margin = density.new_tensor([item.margin if item.forecasts else 0.0 for item in candidates])
+    least = _LEAST_LEAD / max(1, density.shape[1])
+    margin = torch.where(margin > 0, margin.clamp_min(least), 0.0)
+    weight = density.new_zeros(len(fitted), density.shape[-1])
+    weight[list(scores)] = weigh(density, margin, next(iter(scores.values())).counts)
+    return weight
+
+
+def choose_members(
+    fitted: list[FittedCandidate], weight: Float[Tensor, "B D"], in_gaps: Float[Tensor, "B D"]
+) -> list[FittedCandidate]:
+    """Candidates whose weights are large enough, with these weights.
+
+    A model with a large error after the rows gets a wide interval there. In a gap, where rows on both
+    sides are known, that interval would be too wide: hence copies with a calibration of their own.
+
+    Args:
+        fitted: all candidates.
+        weight: by the held-out rows.
+        in_gaps: by values hidden like gaps; an output without such values takes ``weight`` in gaps too.
+    """
+    between = torch.where(in_gaps.sum(0) > 0, 0.0, weight)
+    both = torch.stack([weight, between], dim=1)  # B 2 D
+    for item, share, gap_share in zip(fitted, both, in_gaps, strict=True):
+        item.weight = share if float(share[0].max()) >= _LEAST_WEIGHT else None
+        is_for_gaps = item.gap_score is not None and float(gap_share.max()) >= _LEAST_WEIGHT
+        item.gap_weight = gap_share if is_for_gaps else None
+    # An autoregression has no say within its rows: one candidate that does is kept in any case.
+    within = [b for b, item in enumerate(fitted) if _is_within_rows(item)]
+    if within and all(fitted[b].weight is None for b in within):
+        best = max(within, key=lambda b: float(fitted[b].score.mean_density.nanmean()))
+        fitted[best].weight = both[best]
+    return [item for item in fitted if item.members]
+
+
+def _is_within_rows(item: FittedCandidate) -> bool:
+    return item.candidate.fills_gaps and item.candidate.forecasts

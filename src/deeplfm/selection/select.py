@@ -8,40 +8,196 @@ random rows of a table), calibrated and scored there; the best are averaged and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Literal, Self
 
+import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.errors import DeepLFMError, InputError, TrainingDivergedError, UnsuitableError
-from deeplfm.model import DeepLFM
 from deeplfm.predictive.metrics import nmse
-from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.candidate import Candidate, fit_candidate
-from deeplfm.selection.parallel import FAILURES, Attempt, attempt_all
-from deeplfm.selection.result import CandidateResult, Selection
-from deeplfm.selection.score import (
-    FittedCandidate,
+from deeplfm.selection.average import (
+    ModelAverage,
     choose_members,
     forecast_weights,
     gap_weights,
-    score,
-    set_calibration,
 )
+from deeplfm.selection.candidate import (
+    Candidate,
+    Fit,
+    FittedCandidate,
+    Member,
+    fit_and_score,
+    fit_candidate,
+    refit,
+)
+from deeplfm.selection.parallel import Attempt, attempt_all
 from deeplfm.selection.split import Split
 from deeplfm.training.interruption import stop_reason, time_left, within
-from deeplfm.training.loop import History, condition, set_train_data
+from deeplfm.training.loop import History
 from deeplfm.training.rows import RowSource
 
-_FAR_ENOUGH = 0.5  # of the steps before: a refit with fewer is not worth its rows
 _LOW_WEIGHT = "its weight is too small"
 
-_Fit = Callable[..., tuple[DeepLFM, History]]
+Status = Literal["fitted", "failed", "unsuitable", "not tried"]
+
+
+@dataclass
+class CandidateResult:
+    """What a selection found about one candidate.
+
+    Attributes:
+        name: of the candidate.
+        status: "fitted"; "failed", where it could not be fitted; "unsuitable", where it is not made for
+            such rows; "not tried", where no time was left or the user did not wait.
+        mnll: mean negative log likelihood of the held-out rows for each output, in standardised units;
+            None where the candidate does not forecast or was not fitted.
+        weight: in the average, for each output; None where it is not a member.
+        weight_in_gaps: the same in the gaps of a series, where the average has members for these.
+        seconds: of all its fits.
+        reason: why it is left out of the average.
+        history: of the training of a member.
+    """
+
+    name: str
+    status: Status = "not tried"
+    mnll: list[float] | None = None
+    weight: list[float] | None = None
+    weight_in_gaps: list[float] | None = None
+    seconds: float = 0.0
+    reason: str = ""
+    history: History | None = None
+
+    def leave_out(self, error: Exception) -> None:
+        """Record why it could not be fitted."""
+        self.status = "unsuitable" if isinstance(error, UnsuitableError) else "failed"
+        self.reason = str(error)
+
+
+@dataclass
+class Selection:
+    """What a selection found: one record for each candidate.
+
+    Attributes:
+        candidates: in the order in which they were given.
+        members: candidate of each member of the average.
+        is_for_gaps: whether a member was calibrated for the gaps of a series.
+        held_out_nmse: of the average on the held-out rows, for each output; of the logarithm, where an
+            output is modelled by it.
+        log_jacobian: difference of a score on the held-out rows in the user's units to that in
+            standardised units, for each output.
+        logarithms_untried: no time was left to compare models of logarithms.
+        interrupted: the user ended it before all candidates had been fitted and refitted.
+    """
+
+    candidates: list[CandidateResult] = field(default_factory=list)
+    members: list[str] = field(default_factory=list)
+    is_for_gaps: list[bool] = field(default_factory=list)
+    held_out_nmse: list[float] = field(default_factory=list)
+    log_jacobian: list[float] = field(default_factory=list)
+    logarithms_untried: bool = False
+    interrupted: bool = False
+
+    @classmethod
+    def of_one(cls, name: str, history: History) -> Self:
+        """A model that was fitted to all rows without a comparison."""
+        result = CandidateResult(name, "fitted", seconds=history.seconds, history=history)
+        interrupted = history.stopped == "interrupt"
+        return cls([result], [name], [False], interrupted=interrupted)
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Self:
+        """The selection of which ``dataclasses.asdict`` made plain data."""
+        results = [
+            CandidateResult(**item | {"history": item["history"] and History(**item["history"])})
+            for item in content["candidates"]
+        ]
+        return cls(**content | {"candidates": results})
+
+    def __getitem__(self, name: str) -> CandidateResult:
+        """What was found about a candidate."""
+        return next(item for item in self.candidates if item.name == name)
+
+    @property
+    def names(self) -> list[str]:
+        """Candidates in the average, each once."""
+        return list(dict.fromkeys(self.members))
+
+    @property
+    def held_out_mnll(self) -> dict[str, list[float]]:
+        """Score of every candidate that has one, for each output, in standardised units."""
+        return self._values("mnll")
+
+    @property
+    def weight(self) -> dict[str, list[float]]:
+        """Weights in the average, for each output."""
+        return self._values("weight")
+
+    @property
+    def weight_in_gaps(self) -> dict[str, list[float]]:
+        """Weights in the gaps of a series, where the average has members for these."""
+        return self._values("weight_in_gaps")
+
+    @property
+    def histories(self) -> dict[str, History]:
+        """Training of the candidates in the average."""
+        return self._values("history")
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Candidates that could not be fitted, and why."""
+        return self._reasons("failed")
+
+    @property
+    def unsuitable(self) -> dict[str, str]:
+        """Candidates that are not made for such rows, and what they need."""
+        return self._reasons("unsuitable")
+
+    @property
+    def untried(self) -> list[str]:
+        """Candidates, or logarithms, for which no time was left or that the user did not wait for."""
+        return [*self._reasons("not tried"), *(["logarithms"] if self.logarithms_untried else [])]
+
+    def _values(self, attribute: str) -> dict[str, Any]:
+        values = ((item.name, getattr(item, attribute)) for item in self.candidates)
+        return {name: value for name, value in values if value is not None}
+
+    def _reasons(self, status: Status) -> dict[str, str]:
+        return {item.name: item.reason for item in self.candidates if item.status == status}
+
+    def table(self, outputs: list[str]) -> pd.DataFrame:
+        """One row for each candidate, the best score first, in the user's units.
+
+        Args:
+            outputs: their names.
+
+        Returns:
+            Columns ``{output}_mnll`` (mean negative log likelihood of the held-out rows),
+            ``{output}_weight`` and ``{output}_weight_in_gaps`` for each output, ``seconds`` and
+            ``left_out``, the reason why a candidate is not in the average.
+        """
+        index = pd.Index([item.name for item in self.candidates], name="candidate")
+        table = pd.DataFrame(index=index)
+        for d, output in enumerate(outputs):
+            shift = self.log_jacobian[d] if self.log_jacobian else 0.0
+            table[f"{output}_mnll"] = [
+                item.mnll[d] + shift if item.mnll else float("nan") for item in self.candidates
+            ]
+            table[f"{output}_weight"] = [
+                item.weight[d] if item.weight else 0.0 for item in self.candidates
+            ]
+            if self.weight_in_gaps:
+                table[f"{output}_weight_in_gaps"] = [
+                    item.weight_in_gaps[d] if item.weight_in_gaps else 0.0
+                    for item in self.candidates
+                ]
+        table["seconds"] = [item.seconds for item in self.candidates]
+        table["left_out"] = [item.reason for item in self.candidates]
+        scores = table[[f"{output}_mnll" for output in outputs]].mean(axis=1)
+        return table.iloc[scores.argsort(kind="stable")]
 
 
 @dataclass(frozen=True)
@@ -58,7 +214,7 @@ class Comparison:
     density: Float[Tensor, "N D"]
     selection: Selection
     _members: list[FittedCandidate]
-    _fit: _Fit
+    _fit: Fit
     _attempt_all: Callable[..., list[Attempt]]
 
     def refit(self, rows: RowSource) -> tuple[ModelAverage, Selection]:
@@ -68,9 +224,9 @@ class Comparison:
         of their last layer are solved on all rows.
         """
         selection = self.selection
-        parts: list[tuple[DeepLFM, Float[Tensor, "2 D"]]] = []
-        refit = partial(_refit, rows=rows, reach=self.split.reach, fit=self._fit)
-        for item, found, seconds in self._attempt_all(refit, self._members, label="refit"):
+        parts: list[tuple[Member, Float[Tensor, "2 D"]]] = []
+        function = partial(refit, rows=rows, reach=self.split.reach, fit=self._fit)
+        for item, found, seconds in self._attempt_all(function, self._members, label="refit"):
             record = selection[item.candidate.name]
             record.seconds += seconds
             if isinstance(found, Exception):
@@ -113,14 +269,14 @@ def compare(
     # A single candidate has all weight in gaps too.
     split = Split.of(rows, is_series, seed, hide_values=len(candidates) > 1)
     selection = Selection([CandidateResult(candidate.name) for candidate in candidates])
-    fit: _Fit = partial(
+    fit: Fit = partial(
         fit_candidate, is_series=is_series, seed=seed, progress=progress, solve=False
     )
     attempts = partial(attempt_all, n_jobs=n_jobs, progress=progress)
     with within(time_left() / 2):
-        fit_and_score = partial(_fit_and_score, split=split, fit=fit, label=label)
+        function = partial(fit_and_score, split=split, fit=fit, label=label)
         suitable = _suitable(candidates, split, selection)
-        found = attempts(fit_and_score, suitable, is_optional=True, label=label)
+        found = attempts(function, suitable, is_optional=True, label=label)
     fitted = _recorded(found, selection)
     weight = forecast_weights(fitted, is_series)
     members = choose_members(fitted, weight, gap_weights(fitted))
@@ -171,49 +327,8 @@ def _recorded(found: list[Attempt], selection: Selection) -> list[FittedCandidat
     return fitted
 
 
-def _fit_and_score(candidate: Candidate, split: Split, fit: _Fit, label: str) -> FittedCandidate:
-    """Fit a candidate, and score it on rows that it was not fitted on."""
-    hidden = split.hidden if candidate.fills_gaps else None
-    with within(time_left() / (1 if hidden is None else 2)):
-        model, history = fit(candidate, split.training, label=f"{label}: {candidate.name}")
-    set_train_data(model, split.training, split.reach)
-    found = FittedCandidate(candidate, model, history, score(model, split.training, split.held_out))
-    if hidden is not None and stop_reason() is None:
-        with suppress(*FAILURES, UnsuitableError):  # it may forecast all the same
-            other, _ = fit(candidate, split.around_gaps, label=f"gaps: {candidate.name}")
-            set_train_data(other, split.around_gaps, split.reach)
-            found.gap_score = score(other, split.around_gaps, hidden)
-    return found
-
-
-def _refit(
-    item: FittedCandidate, rows: RowSource, reach: float | None, fit: _Fit
-) -> tuple[list[DeepLFM], History]:
-    """Models of a candidate on all rows, one for each calibration."""
-    model, history = _trained_further(item, rows, fit)
-    set_train_data(model, rows, reach)
-    models = [model, *(deepcopy(model) for _ in item.members[1:])]
-    for member, (calibration, _) in zip(models, item.members, strict=True):
-        set_calibration(member, calibration.temperature, calibration.inflation)
-        condition(member, rows)
-    return models, history
-
-
-def _trained_further(item: FittedCandidate, rows: RowSource, fit: _Fit) -> tuple[DeepLFM, History]:
-    """Trained on all rows; or as it was compared, where there is no time to get as far again."""
-    first = item.history
-    reason: str | None = stop_reason()
-    if reason is None:
-        model, history = fit(item.candidate, rows, label=f"refit: {item.candidate.name}")
-        is_far = len(history.loss) >= _FAR_ENOUGH * len(first.loss)
-        if not history.was_cut or (history.stopped == "time" and is_far):
-            return model, history
-        reason = history.stopped
-    return item.model, replace(first, stopped="time") if reason == "time" else first
-
-
 def _average(
-    parts: list[tuple[DeepLFM, Float[Tensor, "2 D"]]], split: Split, selection: Selection
+    parts: list[tuple[Member, Float[Tensor, "2 D"]]], split: Split, selection: Selection
 ) -> ModelAverage:
     """Members with weights that sum to one, in gaps too where some are there for them."""
     models, shares = zip(*parts, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Self
 
 import torch
@@ -10,7 +11,6 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from deeplfm.randomness import generator_for, numpy_for
-from deeplfm.selection.average import known_span
 from deeplfm.training.rows import Rows, RowSource
 
 _SERIES_TAIL, _TABLE_PART = 0.25, 0.2
@@ -83,6 +83,12 @@ def rows_to_initialise(rows: RowSource, is_series: bool) -> Rows:
 def order_of(rows: RowSource) -> Int64[Tensor, " N"]:
     """Rows by their time."""
     return torch.cat([chunk.x[:, 0] for chunk in rows.chunks()]).argsort(stable=True)
+
+
+def known_span(x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> Float[Tensor, "2 D"]:
+    """First and last time at which each output is known; ∞ and −∞ where it never is."""
+    time, known = x[:, :1].expand_as(y), ~y.isnan()
+    return torch.stack([time.where(known, inf).amin(0), time.where(known, -inf).amax(0)])
 
 
 def hold_out(rows: RowSource, is_series: bool, seed: int) -> tuple[RowSource, Rows]:

@@ -33,7 +33,7 @@ LEAST_NOISE = 1e-6  # variance, in standardised units
 
 @dataclass(frozen=True)
 class BuildContext:
-    """What a term needs to know beside the rows.
+    """The settings of a model that its terms share.
 
     Attributes:
         seed: of all that is random.
@@ -74,7 +74,7 @@ class HiddenPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a term adds to a model for some rows.
+    """The parts that a term adds to a model of some rows.
 
     Attributes:
         blocks: blocks of the output layer.

@@ -59,13 +59,16 @@ class BroadBand(Term):
         )
         scale = variance_of(rows).clamp_min(LEAST_NOISE).sqrt()
         width = _BANDWIDTH * math.pi / typical_step(rows.x[:, 0].double().cpu().numpy())
+        reference = (
+            math.sqrt(1 - _DECAY**2) * width
+        )  # where a first-order system has the gain 1/width
 
         @torch.no_grad()
         def initialise(block: Block) -> None:
             features = block.features
             spread_evenly(block, width)
             features.set_bandwidth(_DECAY * width)
-            gain = features.gain(torch.tensor([width], dtype=torch.float64))  # G P 1
+            gain = features.gain(torch.tensor([reference], dtype=torch.float64))  # G P 1
             sensitivity = (scale[:, None, None] / gain).expand_as(features.sensitivity)
             if is_shared:
                 sensitivity = sensitivity * torch.eye(n_outputs)[:, None].to(sensitivity)

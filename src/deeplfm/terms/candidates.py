@@ -29,4 +29,4 @@ SERIES: dict[str, Sum] = {
     "composition": Sum((Composition(),)),
 }
 
-STEPS = {"few sinusoids": 80}  # training steps of candidates that need more than their terms say
+STEPS = {"few sinusoids": 80}  # training steps that differ from those of the terms

@@ -21,8 +21,8 @@ _SCALE = 0.3  # prior standard deviation of an effect that is not linear
 class Covariates(Term):
     """Effects of known covariates that do not change with time: a straight line and a smooth function.
 
-    A sum has this term wherever the data have covariates. What a straight line explains is taken out
-    of the rows before any other term reads them.
+    A sum has this term wherever the data have covariates. Their linear effect is taken out of the rows
+    before any other term reads them.
 
     Attributes:
         n_features: number of frequencies of the smooth function.

@@ -226,6 +226,6 @@ class _Local(NamedTuple):
 
 
 def phase_columns(time: Array, cycle: Cycle) -> Array:
-    """What the weights of a phase multiply: the waves of w, and time."""
+    """Columns that the weights of a phase multiply: the harmonics of w, and time."""
     angle = np.outer(time, cycle.base * np.arange(1, len(cycle.size) + 1))
     return np.column_stack([np.cos(angle) * cycle.size, np.sin(angle) * cycle.size, time])

@@ -1,7 +1,7 @@
 r"""Nested seasonality, as of days within weeks: few multiples of the longer period, and high ones.
 
-What all days share has multiples of the daily frequency; what sets them apart has multiples of the weekly
-one beside these. So the first multiples of the week do not show it: the right ones do.
+The common shape of all days has multiples of the daily frequency; their differences have multiples of the
+weekly one. So the first multiples of the week do not show it: the right ones do.
 """
 
 from __future__ import annotations

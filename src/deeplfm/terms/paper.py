@@ -30,7 +30,7 @@ class Paper(NamedModel):
     """
 
     term_name: ClassVar[str] = "paper"
-    n_steps: ClassVar[int] = 1000  # the paper does not say how many
+    n_steps: ClassVar[int] = 1000  # the paper gives no number
     is_calibrated: ClassVar[bool] = False
     default_dtype: ClassVar[torch.dtype] = torch.float32
     hidden: tuple[int, ...] = (3,)

@@ -28,7 +28,7 @@ _DECAY = 0.5  # of the bandwidth
 class SharedForces(Term):
     r"""f_d' + γ_d f_d = Σ_q S_dq u_q, one posterior of u_q for all outputs.
 
-    From two outputs on, decays and forces can be told apart: the force is what all outputs respond to.
+    From two outputs on, decays and forces are identified: the force is what all outputs respond to.
     Each output has a level of its own, which no shared force can replace.
 
     Attributes:

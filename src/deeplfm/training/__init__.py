@@ -1,6 +1,7 @@
 """Training: rows, schedules, the loop, progress and interruption."""
 
-from deeplfm.training.loop import History, condition, set_train_data, statistics, train
+from deeplfm.training.conditioning import condition, statistics
+from deeplfm.training.loop import History, train
 from deeplfm.training.rows import Rows, RowSource, StoredRows
 from deeplfm.training.schedule import ROLES, Phase, Schedule
 
@@ -13,7 +14,6 @@ __all__ = [
     "Schedule",
     "StoredRows",
     "condition",
-    "set_train_data",
     "statistics",
     "train",
 ]

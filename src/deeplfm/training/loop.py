@@ -12,13 +12,12 @@ from itertools import repeat
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from deeplfm.errors import ConfigError
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, objective
 from deeplfm.randomness import generator_for
+from deeplfm.training.conditioning import condition
 from deeplfm.training.divergence import diverged
 from deeplfm.training.interruption import stop_reason
 from deeplfm.training.progress import Progress, Silent
@@ -220,39 +219,3 @@ class _Run:
             self.best = (score, self.step)
             return True
         return False
-
-
-@torch.no_grad()
-def statistics(
-    model: DeepLFM, rows: RowSource
-) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
-    """Sufficient statistics of the rows for exact output weights, summed over chunks."""
-    parts = (model.statistics(chunk.x, chunk.y, chunk.weight) for chunk in rows.chunks())
-    gram, moment = next(parts)
-    for more_gram, more_moment in parts:
-        gram, moment = gram + more_gram, moment + more_moment
-    return gram, moment
-
-
-@torch.no_grad()
-def set_train_data(model: DeepLFM, rows: RowSource, reach: float | None = None) -> None:
-    """Store rows in a model that keeps them, and the observed times of a series with a ``reach``.
-
-    A model that keeps fewer rows than there are gets evenly spaced ones. Only these are read, so that
-    memory does not grow with the number of rows.
-    """
-    if reach is None and not model.keeps_rows:
-        return
-    n_rows, n_kept = len(rows), min(len(rows), model.most_rows)
-    some = torch.arange(n_kept) * n_rows // n_kept
-    kept = rows.everything() if n_kept == n_rows else rows.take(some)
-    if not model.weighs_rows:
-        kept = kept.without_light_targets()
-    model.set_train_data(kept.x, kept.y, kept.weight, reach)
-
-
-def condition(model: DeepLFM, rows: RowSource) -> None:
-    """Condition a model on rows: store them where it keeps rows, solve exact output weights."""
-    set_train_data(model, rows)
-    if model.has_exact_output:
-        model.solve(*statistics(model, rows))

@@ -25,7 +25,7 @@ ALL = slice(None)
 
 
 class GaussianWeights(nn.Module):
-    """What every q(W) can do: moments of ΦW, draws of W, and its KL from the prior."""
+    """The contract of q(W): moments of ΦW, draws of W, and its KL from the prior."""
 
     mean: Tensor
 
@@ -36,9 +36,9 @@ class GaussianWeights(nn.Module):
     @staticmethod
     @abstractmethod
     def moments(
-        features: FeatureBlocks, *tables: Tensor
+        features: FeatureBlocks, *known: Tensor
     ) -> tuple[Float[Tensor, "*S G N U"], Float[Tensor, "*S G N U"]]:
-        """Mean and variance of ΦW for each row, from the columns and :meth:`tables`."""
+        """Mean and variance of ΦW for each row, from the columns and :meth:`coefficients`."""
 
     @abstractmethod
     def draw(self, noise: Float[Tensor, "S G K U"]) -> Float[Tensor, "S G K U"]:
@@ -69,10 +69,10 @@ class MeanField(GaussianWeights):
 
     @staticmethod
     def moments(
-        features: FeatureBlocks, *tables: Tensor
+        features: FeatureBlocks, *known: Tensor
     ) -> tuple[Float[Tensor, "*S G N U"], Float[Tensor, "*S G N U"]]:
         """ΦM and Φ²V."""
-        mean, variance = tables
+        mean, variance = known
         return diagonal_moments(features, mean, variance)
 
     def draw(self, noise: Float[Tensor, "S G K U"]) -> Float[Tensor, "S G K U"]:
@@ -105,10 +105,10 @@ class FullCovariance(GaussianWeights):
 
     @staticmethod
     def moments(
-        features: FeatureBlocks, *tables: Tensor
+        features: FeatureBlocks, *known: Tensor
     ) -> tuple[Float[Tensor, "*S G N U"], Float[Tensor, "*S G N U"]]:
         """ΦM, and the squared length of φᵀR."""
-        mean, root = tables
+        mean, root = known
         lengths = [multiply(features, unit).square().sum(-1) for unit in root.unbind(dim=1)]
         return multiply(features, mean), torch.stack(lengths, dim=-1)
 
@@ -161,10 +161,10 @@ class Exact(FullCovariance):
 
     @staticmethod
     def moments(
-        features: FeatureBlocks, *tables: Tensor
+        features: FeatureBlocks, *known: Tensor
     ) -> tuple[Float[Tensor, "*S G N U"], Float[Tensor, "*S G N U"]]:
         """ΦM and φᵀA⁻¹φ; cheaper than through the root, since no gradient reaches A."""
-        mean, covariance = tables
+        mean, covariance = known
         variances = [row_quadratic(features, unit) for unit in covariance.unbind(dim=1)]
         return multiply(features, mean), torch.stack(variances, dim=-1)
 
@@ -183,7 +183,7 @@ class Exact(FullCovariance):
 
     @torch.no_grad()
     def condition_on(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
-        """Add what further rows say: the posterior so far is their prior."""
+        """Condition on further rows: the posterior so far is their prior."""
         self.precision = self.precision + gram
         self.shift = self.shift + moment
         self.refresh()

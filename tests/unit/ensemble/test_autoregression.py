@@ -40,21 +40,21 @@ def unsolved(
     config = ModelConfig(n_lags * n_outputs, (layer,), n_samples=1, n_paths=n_paths)
     model = Autoregression(config, seed=3, n_lags=n_lags).double()
     with torch.no_grad():
-        model.gaussian.log_variance.fill_(math.log(NOISE))
+        model.step_model.gaussian.log_variance.fill_(math.log(NOISE))
     return model
 
 
 def known(n_paths: int = 64, share: float = 1.0) -> Autoregression:
-    """The recursion itself, known without doubt."""
+    """The recursion itself, known without variance."""
     model = unsolved(n_paths=n_paths)
-    features = model.output_layer.blocks[0].features
-    weights = model.exact_weights
+    features = model.step_model.output_layer.blocks[0].features
+    weights = model.step_model.exact_weights
     with torch.no_grad():
         features.log_extra_scale.zero_()
         weights.mean.zero_()
         weights.mean[0, -3:, 0] = torch.tensor([LEVEL, FIRST - 1, SECOND])
         weights._root.zero_()
-        model.share.fill_(share)
+        model.process_share.fill_(share)
     values = oscillation()
     model.set_train_data(even(len(values)), values)
     return model
@@ -76,9 +76,9 @@ def test_paths_have_the_mean_and_variance_of_a_linear_recursion() -> None:
     """Each of 80 numbers is off by more than 5 standard errors in fewer than 1 of 10⁴ runs."""
     n_paths = 4000
     model = known(n_paths)
-    n_rows = len(model.record)
+    n_rows = len(model.series)
     later = even(n_rows + 40)[n_rows:]
-    mean, variance = closed_form(model.record, 40)
+    mean, variance = closed_form(model.series, 40)
     posterior = model.posterior(later)
     error = (posterior.mean[:, 0] - mean) / (variance / n_paths).sqrt()
     assert error.abs().max() < 5
@@ -88,7 +88,7 @@ def test_paths_have_the_mean_and_variance_of_a_linear_recursion() -> None:
 
 def test_the_first_step_ahead_is_exact_and_so_is_every_step_within_the_record() -> None:
     model = known()
-    values = model.record[:, 0]
+    values = model.series[:, 0]
     x = even(len(values) + 1)
     posterior = model.posterior(x)
     expected = LEVEL + FIRST * values[1:] + SECOND * values[:-1]
@@ -99,8 +99,8 @@ def test_the_first_step_ahead_is_exact_and_so_is_every_step_within_the_record() 
 
 def test_noise_that_the_system_does_not_feel_leaves_paths_together() -> None:
     model = known(share=0.0)
-    n_rows = len(model.record)
-    mean, _ = closed_form(model.record, 30)
+    n_rows = len(model.series)
+    mean, _ = closed_form(model.series, 30)
     posterior = model.posterior(even(n_rows + 30)[n_rows:])
     torch.testing.assert_close(posterior.mean[:, 0], mean)
     torch.testing.assert_close(posterior.variance()[:, 0], torch.full_like(mean, NOISE))
@@ -118,12 +118,12 @@ def test_a_prediction_does_not_depend_on_the_other_rows() -> None:
 
 def test_draws_are_functions_of_their_seed_and_begin_at_the_record() -> None:
     model = known()
-    n_rows = len(model.record)
+    n_rows = len(model.series)
     x = even(n_rows + 3)[n_rows:]
     draws = model.posterior(x).sample(5, seed=7, latent=True)
     torch.testing.assert_close(draws, model.posterior(x).sample(5, seed=7, latent=True))
     assert (draws != model.posterior(x).sample(5, seed=8, latent=True)).any()
-    mean, _ = closed_form(model.record, 1)
+    mean, _ = closed_form(model.series, 1)
     torch.testing.assert_close(draws[:, 0, 0], mean.expand(5))
     assert draws[:, 1].std() > 0.1
 
@@ -132,7 +132,7 @@ def test_far_from_its_record_a_system_is_anywhere_in_it() -> None:
     model = known()
     far = torch.tensor([[-1.0], [1e4]], dtype=torch.float64)
     posterior = model.posterior(far)
-    values = model.record[:, 0]
+    values = model.series[:, 0]
     torch.testing.assert_close(posterior.mean[:, 0], values.mean().expand(2))
     variance = values.var() + NOISE
     torch.testing.assert_close(posterior.variance()[:, 0], variance.expand(2))
@@ -143,8 +143,8 @@ def test_far_from_its_record_a_system_is_anywhere_in_it() -> None:
 def test_an_unstable_recursion_stays_near_the_range_of_its_record() -> None:
     model = known()
     with torch.no_grad():
-        model.exact_weights.mean[0, -2:, 0] = torch.tensor([0.5, 0.0])
-    n_rows = len(model.record)
+        model.step_model.exact_weights.mean[0, -2:, 0] = torch.tensor([0.5, 0.0])
+    n_rows = len(model.series)
     posterior = model.posterior(even(n_rows + 300)[n_rows:])
     assert posterior.component_mean.abs().max() <= 12 + 1e-9  # ±10 and a tenth of the range
 
@@ -155,7 +155,7 @@ def test_between_steps_the_prediction_is_smooth() -> None:
     angle = 2 * math.pi / 40
     with torch.no_grad():
         weights = torch.tensor([0.0, 2 * math.cos(angle) - 1, -1.0])
-        model.exact_weights.mean[0, -3:, 0] = weights
+        model.step_model.exact_weights.mean[0, -3:, 0] = weights
     model.set_train_data(even(200), torch.sin(angle * 50 * even(200)))
     x = torch.linspace(0.1, 6, 777, dtype=torch.float64)[:, None]
     torch.testing.assert_close(
@@ -176,10 +176,10 @@ def test_weights_are_those_of_a_regression_on_lags() -> None:
     model.set_train_data(rows.x, rows.y)
     model.condition(rows.x, rows.y)
     lags = torch.cat([rows.y[2:-1], rows.y[1:-2], rows.y[:-3]], dim=1)
-    plain = DeepLFM(model.config, seed=3).double()
+    plain = DeepLFM(model.step_model.config, seed=3).double()
     plain.likelihood.load_state_dict(model.likelihood.state_dict())
     plain.condition(lags, rows.y[3:] - rows.y[2:-1])
-    torch.testing.assert_close(model.exact_weights.mean, plain.exact_weights.mean)
+    torch.testing.assert_close(model.step_model.exact_weights.mean, plain.exact_weights.mean)
 
 
 def test_new_rows_continue_the_record_as_if_they_had_always_been_there() -> None:
@@ -197,25 +197,25 @@ def test_new_rows_continue_the_record_as_if_they_had_always_been_there() -> None
     torch.testing.assert_close(part.posterior(x).variance(), whole.posterior(x).variance())
 
 
-def test_a_gap_before_new_rows_is_bridged_with_doubt() -> None:
+def test_a_gap_before_new_rows_is_bridged_with_variance() -> None:
     model = known()
-    n_rows = len(model.record)
-    mean, _ = closed_form(model.record, 6)
+    n_rows = len(model.series)
+    mean, _ = closed_form(model.series, 6)
     x = even(n_rows + 8)
     model.condition_on(x[n_rows + 6 :], torch.ones(2, 1).double())
-    assert len(model.record) == n_rows + 8
-    torch.testing.assert_close(model.record[n_rows : n_rows + 6, 0], mean)
-    doubt = model.doubt[n_rows : n_rows + 6, 0]
-    assert (doubt.diff() > 0).all()
-    assert (model.doubt[n_rows + 6 :] == 0).all()
+    assert len(model.series) == n_rows + 8
+    torch.testing.assert_close(model.series[n_rows : n_rows + 6, 0], mean)
+    variance = model.variance[n_rows : n_rows + 6, 0]
+    assert (variance.diff() > 0).all()
+    assert (model.variance[n_rows + 6 :] == 0).all()
 
 
 def test_rows_off_the_grid_and_rows_before_it_say_nothing() -> None:
     model = known()
-    before = model.exact_weights.precision.clone(), len(model.record)
+    before = model.step_model.exact_weights.precision.clone(), len(model.series)
     model.condition_on(torch.tensor([[4.011], [-3.0]]).double(), torch.ones(2, 1).double())
-    torch.testing.assert_close(model.exact_weights.precision, before[0], rtol=0, atol=0)
-    assert len(model.record) == before[1]
+    torch.testing.assert_close(model.step_model.exact_weights.precision, before[0], rtol=0, atol=0)
+    assert len(model.series) == before[1]
 
 
 @pytest.mark.parametrize("n_lags", [1, 3])

@@ -6,8 +6,12 @@ import torch
 
 from deeplfm import DeepLFMRegressor
 from deeplfm.ensemble.autoregression import Autoregression
-from deeplfm.ensemble.autoregression_candidates import check_record, feedback_recipe, memory_recipe
-from deeplfm.ensemble.autoregression_start import find_steps
+from deeplfm.ensemble.autoregression_candidates import (
+    autoregression_candidate,
+    check_series,
+    linear_autoregression_candidate,
+)
+from deeplfm.ensemble.autoregression_steps import nonlinear_priors
 from deeplfm.errors import ConfigError, InputError, UnsuitableError
 from deeplfm.estimators.candidates import candidates_of
 from deeplfm.selection.candidate import Candidate
@@ -127,7 +131,7 @@ def with_rows_left_out(*which: int) -> Rows:
 )
 def test_rows_that_it_is_not_made_for_are_named(rows: Rows, reason: str) -> None:
     with pytest.raises(UnsuitableError, match=reason):
-        check_record(rows)
+        check_series(rows)
 
 
 @pytest.mark.parametrize(
@@ -135,21 +139,21 @@ def test_rows_that_it_is_not_made_for_are_named(rows: Rows, reason: str) -> None
     [with_missing(20, 50, 51, 99), with_rows_left_out(50, 51, 52), with_rows_left_out(7, 60)],
 )
 def test_a_few_short_gaps_are_filled(rows: Rows) -> None:
-    check_record(rows)
-    model = feedback_recipe(BuildContext()).build(rows, 0)
+    check_series(rows)
+    model = autoregression_candidate(BuildContext()).build(rows, 0)
     step = torch.as_tensor(model.place(rows.x)).round().long()
-    assert len(model.record) == int(step[-1]) + 1
-    assert model.record.isfinite().all()
+    assert len(model.series) == int(step[-1]) + 1
+    assert model.series.isfinite().all()
     is_known = ~rows.y.isnan()
-    torch.testing.assert_close(model.record[step][is_known], rows.y[is_known], rtol=0, atol=0)
+    torch.testing.assert_close(model.series[step][is_known], rows.y[is_known], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(
     ("candidate", "missing"),
     [
-        (feedback_recipe, range(95, 100)),
-        (memory_recipe, range(95, 100)),
-        (memory_recipe, [row for row in range(100) if row % 22 > 17]),
+        (autoregression_candidate, range(95, 100)),
+        (linear_autoregression_candidate, range(95, 100)),
+        (linear_autoregression_candidate, [row for row in range(100) if row % 22 > 17]),
     ],
     ids=["last rows", "last rows of many", "no long run"],
 )
@@ -163,54 +167,54 @@ def test_an_outage_is_neither_learned_from_nor_in_the_way() -> None:
     gap = slice(40, 60)
     values[gap] = np.nan
     rows = rows_of(time[:150], values[:150])
-    model = feedback_recipe(BuildContext()).build(rows, 0)
+    model = autoregression_candidate(BuildContext()).build(rows, 0)
     model.set_train_data(rows.x, rows.y)
     model.condition(rows.x, rows.y)
     assert model.n_lags == 1
-    assert (model.doubt[gap] > 0).all() and int((model.doubt > 0).sum()) == 20
+    assert (model.variance[gap] > 0).all() and int((model.variance > 0).sum()) == 20
     sure = torch.ones(151, dtype=torch.bool)
     sure[0], sure[41:61] = False, False  # nothing is before the first, a guess before those
-    torch.testing.assert_close(model.is_sure, sure)
+    torch.testing.assert_close(model.has_known_lags, sure)
     ahead = model.posterior(torch.arange(150.0, 153.0, dtype=torch.float64)[:, None])
     assert np.abs(ahead.mean[:, 0].numpy() - values[150:153]).max() < 0.02
 
 
 def test_steps_of_a_month_are_even_enough() -> None:
     month = np.arange("2015-01", "2025-01", dtype="datetime64[M]").astype("datetime64[D]")
-    check_record(rows_of(month.astype(float), logistic(120)))
+    check_series(rows_of(month.astype(float), logistic(120)))
 
 
 def test_a_race_goes_on_without_it_and_does_not_call_it_a_failure() -> None:
-    recipes = [
-        feedback_recipe(BuildContext()),
+    candidates = [
+        autoregression_candidate(BuildContext()),
         plain(),
     ]
-    _, report = select(recipes, uneven(), is_series=True)
-    assert report.names == ["sinusoids"]
-    assert not report.failed
-    assert "even steps" in report.unsuitable["feedback"]
+    _, selection = select(candidates, uneven(), is_series=True)
+    assert selection.names == ["sinusoids"]
+    assert not selection.failed
+    assert "even steps" in selection.unsuitable["autoregression"]
     with pytest.raises(InputError, match="even steps"):
-        select(recipes[:1], uneven(), is_series=True)
+        select(candidates[:1], uneven(), is_series=True)
 
 
 def test_beside_functions_of_time_it_wins_where_they_know_nothing() -> None:
     time, values = np.arange(160.0), logistic(160)
-    recipes = [
+    candidates = [
         plain(),
-        feedback_recipe(BuildContext()),
+        autoregression_candidate(BuildContext()),
     ]
-    stack, report = select(recipes, rows_of(time / 160, values - 0.6), is_series=True)
-    assert report.weight["feedback"][0] > 0.8
-    assert isinstance(stack.members[report.names.index("feedback")], Autoregression)
-    assert set(report.names) == {"sinusoids", "feedback"}  # one to be looked into
+    average, selection = select(candidates, rows_of(time / 160, values - 0.6), is_series=True)
+    assert selection.weight["autoregression"][0] > 0.8
+    assert isinstance(average.members[selection.names.index("autoregression")], Autoregression)
+    assert set(selection.names) == {"sinusoids", "autoregression"}  # one to be looked into
 
 
 def test_forces_and_spectra_of_a_race_are_those_of_a_function_of_time(tmp_path) -> None:
     time = np.arange(100.0)
     model = DeepLFMRegressor(n_steps=2, random_state=0, progress=False)
     model.fit(time, logistic(100))
-    assert "feedback" in model.fit_result_.names
-    in_time = set(model.fit_result_.names) - {"feedback", "memory"}
+    assert "autoregression" in model.fit_result_.names
+    in_time = set(model.fit_result_.names) - {"autoregression", "linear autoregression"}
     assert {curve.member for curve in model.forces(time)} & in_time
     assert {found.member for found in model.spectrum()} <= in_time
     assert model.sample_y(np.arange(90.0, 110.0), 4).shape == (20, 4)
@@ -219,7 +223,7 @@ def test_forces_and_spectra_of_a_race_are_those_of_a_function_of_time(tmp_path) 
     x = np.arange(80.0, 120.0)
     np.testing.assert_allclose(loaded.predict(x), model.predict(x), rtol=1e-12)
     assert loaded.fit_result_ == model.fit_result_
-    assert list(loaded.fit_result_.unsuitable) == ["neighbours"]  # there is no gap
+    assert list(loaded.fit_result_.unsuitable) == ["nearest-neighbour GP"]  # there is no gap
 
 
 def test_the_evidence_finds_the_noise_of_a_step() -> None:
@@ -227,6 +231,6 @@ def test_the_evidence_finds_the_noise_of_a_step() -> None:
     generator = torch.Generator().manual_seed(0)
     lags = torch.randn(300, 2, generator=generator, dtype=torch.float64)
     noise = 0.1 * torch.randn(300, 1, generator=generator, dtype=torch.float64)
-    (prior,) = find_steps(lags, torch.sin(lags[:, :1]) * lags[:, 1:] + noise)
+    (prior,) = nonlinear_priors(lags, torch.sin(lags[:, :1]) * lags[:, 1:] + noise)
     assert 0.003 < prior.noise_variance < 0.03
     assert prior.scale > 0.1

@@ -10,8 +10,12 @@ from scipy import stats
 from deeplfm import DeepLFMRegressor
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.ensemble.autoregression import Autoregression
-from deeplfm.ensemble.autoregression_candidates import many_lags, memory_recipe
-from deeplfm.ensemble.autoregression_start import _NOISES, _by_evidence, find_lines, start_steps
+from deeplfm.ensemble.autoregression_candidates import (
+    linear_autoregression_candidate,
+    many_lags,
+    set_priors,
+)
+from deeplfm.ensemble.autoregression_steps import _NOISES, _by_evidence, linear_priors
 from deeplfm.errors import UnsuitableError
 from deeplfm.estimators.candidates import candidates_of
 from deeplfm.selection.candidate import Candidate
@@ -69,11 +73,11 @@ def test_the_model_that_is_started_has_the_evidence_of_the_best_line() -> None:
     generator = np.random.default_rng(5)
     lags = generator.standard_normal((n_rows, n_lags * n_outputs))
     increment = lags[:, :2] - 0.5 * lags[:, 2:4] + 0.3 * generator.standard_normal((n_rows, 2))
-    priors = find_lines(torch.as_tensor(lags), torch.as_tensor(increment))
+    priors = linear_priors(torch.as_tensor(lags), torch.as_tensor(increment))
     model = Autoregression(line_config(n_lags, n_outputs), 0, n_lags).double()
-    start_steps(model, priors)
+    set_priors(model, priors)
     with torch.no_grad():
-        whole = model.output_layer.features(torch.as_tensor(lags), 1).whole()
+        whole = model.step_model.output_layer.features(torch.as_tensor(lags), 1).whole()
         columns = torch.cat(list(whole), dim=-1).numpy()
     for d, y in enumerate(increment.T):
         started = columns[d] @ columns[d].T + priors[d].noise_variance * np.eye(n_rows)
@@ -95,7 +99,7 @@ def test_an_output_that_others_drive_hears_them_and_one_alone_does_not() -> None
     lags = torch.cat([values[1:-1], values[:-2]], 1)  # two rows back, two outputs
     noise = 0.1 * torch.randn(398, 2, generator=generator, dtype=torch.float64)
     increment = torch.stack([lags[:, 0] - lags[:, 2], lags[:, 0] + lags[:, 3]], 1) + noise
-    alone, driven = find_lines(lags, increment)
+    alone, driven = linear_priors(lags, increment)
     assert alone.slope_scale[1] < 0.01 * alone.slope_scale[0]
     assert driven.slope_scale[0] > 0.05 * driven.slope_scale[1]
     assert alone.noise_variance == pytest.approx(0.01, rel=0.8)  # the nearest of a coarse grid
@@ -139,19 +143,24 @@ def test_an_update_and_a_file_keep_its_record(tmp_path) -> None:
 
 def test_it_wins_a_race_by_a_clear_lead_only() -> None:
     values = np.cumsum(np.random.default_rng(2).standard_normal(160)) / 5
-    recipes = [
+    candidates = [
         plain(),
-        memory_recipe(BuildContext()),
+        linear_autoregression_candidate(BuildContext()),
     ]
-    _, report = select(recipes, rows_of(np.arange(160.0) / 160, values), is_series=True)
-    lead = report.held_out_mnll["sinusoids"][0] - report.held_out_mnll["memory"][0]
+    _, selection = select(candidates, rows_of(np.arange(160.0) / 160, values), is_series=True)
+    lead = (
+        selection.held_out_mnll["sinusoids"][0]
+        - selection.held_out_mnll["linear autoregression"][0]
+    )
     assert lead < 0.2
-    assert report.weight.get("memory", [0.0])[0] < 0.5
+    assert selection.weight.get("linear autoregression", [0.0])[0] < 0.5
 
 
 def test_rows_that_it_is_not_made_for_are_named() -> None:
     with pytest.raises(UnsuitableError, match="even steps"):
-        memory_recipe(BuildContext()).build(rows_of(np.arange(80.0) ** 2, two_lines(80, 0.1)), 0)
+        linear_autoregression_candidate(BuildContext()).build(
+            rows_of(np.arange(80.0) ** 2, two_lines(80, 0.1)), 0
+        )
 
 
 @pytest.mark.parametrize(

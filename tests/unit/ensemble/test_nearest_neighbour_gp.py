@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from deeplfm import DeepLFMRegressor
-from deeplfm.ensemble.local_gp import ROUGH, SMOOTH, NeighbourSearch, Process
-from deeplfm.ensemble.nearest_neighbour_gp import NearestNeighbourGP
-from deeplfm.ensemble.nearest_neighbour_start import find_roughness, find_tails
-from deeplfm.ensemble.tables import density_recipe, neighbours_recipe
-from deeplfm.selection.candidate import fit_candidate
+from deeplfm.ensemble.local_gp import MATERN12, MATERN32, Kernel, NeighbourSearch
+from deeplfm.ensemble.local_gp_fit import find_tails, fit_local_gp
+from deeplfm.ensemble.mixture_density import mixture_density_candidate
+from deeplfm.ensemble.nearest_neighbour_gp import NearestNeighbourGP, nearest_neighbour_candidate
+from deeplfm.selection import candidate as candidate_module
+from deeplfm.selection.candidate import fit_candidate, set_train_data
 from deeplfm.terms import BuildContext
 from deeplfm.training import Rows
-from deeplfm.training.loop import set_train_data
 from deeplfm.training.rows import StoredRows
 
 
@@ -43,7 +43,9 @@ def drawn(
 
 
 def fitted(rows: Rows) -> NearestNeighbourGP:
-    model, _ = fit_candidate(neighbours_recipe(BuildContext()), rows, False, 0, progress=False)
+    model, _ = fit_candidate(
+        nearest_neighbour_candidate(BuildContext()), rows, False, 0, progress=False
+    )
     assert isinstance(model, NearestNeighbourGP)
     return model
 
@@ -69,14 +71,14 @@ def exact(
     return mean, scale**2 - np.einsum("nm,mn->n", cross, np.linalg.solve(gram, cross.T))
 
 
-@pytest.mark.parametrize("process", [ROUGH, SMOOTH])
-def test_few_rows_are_predicted_by_their_gaussian_process(process: Process) -> None:
+@pytest.mark.parametrize("kernel_of", [MATERN12, MATERN32])
+def test_few_rows_are_predicted_by_their_gaussian_process(kernel_of: Kernel) -> None:
     rows, lengthscale = drawn(60, [1.0, 3.0], 0.3), torch.tensor([0.7, 2.0])
     at = torch.as_tensor(np.random.default_rng(1).normal(size=(9, 2)))
-    search = NeighbourSearch(rows.x, rows.y[:, 0], lengthscale, process=process, n_heard=64)
-    mean, variance = search.krige(at, torch.tensor(1.3), torch.tensor(0.2))
+    search = NeighbourSearch(rows.x, rows.y[:, 0], lengthscale, kernel=kernel_of, n_neighbours=64)
+    mean, variance = search.predict(at, torch.tensor(1.3), torch.tensor(0.2))
     arrays = (item.numpy() for item in (rows.x, rows.y[:, 0], at, lengthscale))
-    expected = exact(*arrays, scale=1.3, noise=0.2 + 1e-6, is_smooth=process is SMOOTH)
+    expected = exact(*arrays, scale=1.3, noise=0.2 + 1e-6, is_smooth=kernel_of is MATERN32)
     np.testing.assert_allclose(mean, expected[0], atol=1e-7)
     np.testing.assert_allclose(variance, expected[1], atol=1e-7)
 
@@ -87,7 +89,7 @@ def test_both_ends_of_a_long_gap_speak() -> None:
     y = (x[:, 0] > 100).double()
     at = torch.arange(80.0, 120.0).double()[:, None]
     search = NeighbourSearch(x, y, torch.tensor([500.0]))
-    found = search.krige(at, torch.tensor(3.0), torch.tensor(1e-3))
+    found = search.predict(at, torch.tensor(3.0), torch.tensor(1e-3))
     arrays = (item.numpy() for item in (x, y, at))
     expected = exact(*arrays, np.array([500.0]), scale=3.0, noise=1e-3 + 1e-6)
     for item, truth in zip(found, expected, strict=True):
@@ -129,7 +131,7 @@ def test_of_many_rows_the_nearest_say_most_and_no_more_than_all() -> None:
     rows, lengthscale = drawn(400, [1.0, 1.0], 0.2), torch.ones(2)
     at = torch.as_tensor(np.random.default_rng(1).normal(size=(50, 2)))
     search = NeighbourSearch(rows.x, rows.y[:, 0], lengthscale)
-    mean, variance = search.krige(at, torch.tensor(1.0), torch.tensor(0.04))
+    mean, variance = search.predict(at, torch.tensor(1.0), torch.tensor(0.04))
     arrays = (item.numpy() for item in (rows.x, rows.y[:, 0], at, lengthscale))
     expected = exact(*arrays, scale=1.0, noise=0.04)
     moved = np.sqrt(np.mean((mean.numpy() - expected[0]) ** 2) / expected[1].mean())
@@ -145,8 +147,8 @@ def test_a_weight_of_two_is_a_row_given_twice_and_one_of_zero_is_none() -> None:
     weight = torch.tensor([2.0, 1.0, 1.0, 0.0, 1.0, 1.0])
     again = torch.tensor([0, 0, 1, 2, 4, 5])
     scale, noise = torch.tensor(1.0), torch.tensor(0.1)
-    weighted = NeighbourSearch(x, y, torch.ones(1), weight).krige(at, scale, noise)
-    repeated = NeighbourSearch(x[again], y[again], torch.ones(1)).krige(at, scale, noise)
+    weighted = NeighbourSearch(x, y, torch.ones(1), weight).predict(at, scale, noise)
+    repeated = NeighbourSearch(x[again], y[again], torch.ones(1)).predict(at, scale, noise)
     for left, right in zip(weighted, repeated, strict=True):
         torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-4)  # noise has a floor of 1e-6
 
@@ -162,7 +164,7 @@ def test_a_row_is_not_its_own_neighbour_even_among_equals() -> None:
 def test_lengthscales_and_noise_are_found() -> None:
     """Six seeds were within a factor 1.6 and 1.2; the bounds are a factor 2.5 and 1.8."""
     rows = drawn(600, [2.0, 20.0], 0.2)
-    found = find_roughness(rows.x, rows.y[:, 0], generator())
+    found = fit_local_gp(rows.x, rows.y[:, 0], generator())
     assert 0.4 < float(found.lengthscale[0]) / 2.0 < 2.5
     assert float(found.lengthscale[1]) > 3 * float(found.lengthscale[0])
     assert 0.2 / 1.8 < float(found.noise_variance) ** 0.5 < 0.2 * 1.8
@@ -172,7 +174,7 @@ def test_lengthscales_and_noise_are_found() -> None:
 def test_a_function_with_a_derivative_is_told_from_one_without(is_smooth: bool) -> None:
     """Twelve other draws of each were all told right."""
     rows = drawn(400, [1.0, 3.0, 3.0], 0.1, is_smooth=is_smooth)
-    assert find_roughness(rows.x, rows.y[:, 0], generator()).is_smooth == is_smooth
+    assert fit_local_gp(rows.x, rows.y[:, 0], generator()).is_matern32 == is_smooth
 
 
 def test_rows_of_next_to_no_weight_do_not_say_how_rough_a_table_is() -> None:
@@ -180,9 +182,9 @@ def test_rows_of_next_to_no_weight_do_not_say_how_rough_a_table_is() -> None:
     noise = 5 * torch.randn(300, generator=generator()).double()
     x, y = torch.cat([rows.x, rows.x]), torch.cat([rows.y[:, 0], noise])
     weight = torch.cat([torch.ones(300), torch.full((300,), 1e-9)]).double()
-    found = find_roughness(x, y, generator(), weight)
+    found = fit_local_gp(x, y, generator(), weight)
     assert 0.2 / 1.8 < float(found.noise_variance) ** 0.5 < 0.2 * 1.8
-    assert float(find_roughness(x, y, generator()).noise_variance) ** 0.5 > 1.0
+    assert float(fit_local_gp(x, y, generator()).noise_variance) ** 0.5 > 1.0
 
 
 def test_starts_of_tables_know_weights() -> None:
@@ -192,9 +194,9 @@ def test_starts_of_tables_know_weights() -> None:
     wrong = Rows(rows.x, torch.where(weight[:, None] == 1, rows.y, rows.y + 50), weight)
     found = []
     for given in (wrong, Rows(wrong.x, wrong.y)):
-        near = neighbours_recipe(BuildContext()).build(given, 0)
-        bells = density_recipe(BuildContext()).build(given, 0).bells
-        noise, center = near.gaussian.log_variance.exp(), bells.center.max()
+        near = nearest_neighbour_candidate(BuildContext()).build(given, 0)
+        density = mixture_density_candidate(BuildContext()).build(given, 0).mixture_density
+        noise, center = near.linear.gaussian.log_variance.exp(), density.center.max()
         found.append([float(value.detach()) for value in (noise, near.tail_scale.max(), center)])
     (noise, tail, center), (wrong_noise, _, wrong_center) = found
     assert noise < 1 < 25 < wrong_noise
@@ -210,8 +212,8 @@ def test_tails_of_two_widths_are_found() -> None:
     share, scale = find_tails(error[:2000], torch.ones(2000).double())
 
     def density(share: torch.Tensor, scale: torch.Tensor) -> float:
-        bells = torch.distributions.Normal(torch.zeros_like(scale), scale)
-        return float(torch.logsumexp(bells.log_prob(error[2000:, None]) + share.log(), 1).mean())
+        normal = torch.distributions.Normal(torch.zeros_like(scale), scale)
+        return float(torch.logsumexp(normal.log_prob(error[2000:, None]) + share.log(), 1).mean())
 
     truth = density(torch.tensor([0.9, 0.1]), torch.tensor([0.5, 3.0]))
     assert density(share, scale) > truth - 0.02
@@ -251,7 +253,10 @@ def test_few_rows_and_missing_targets_are_no_trouble(n_rows: int, n_missing: int
     y = rows.y.repeat(1, 2)
     y[:n_missing, 1] = torch.nan
     some = Rows(rows.x, y)
-    for candidate in (neighbours_recipe(BuildContext()), density_recipe(BuildContext(n_steps=2))):
+    for candidate in (
+        nearest_neighbour_candidate(BuildContext()),
+        mixture_density_candidate(BuildContext(n_steps=2)),
+    ):
         model, _ = fit_candidate(candidate, some, False, 0, progress=False)
         posterior = model.posterior(rows.x)
         assert posterior.mean.shape == (n_rows, 2)
@@ -270,7 +275,7 @@ def test_an_update_makes_neighbours_of_new_rows() -> None:
 
 
 def test_of_very_many_rows_some_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(NearestNeighbourGP, "most_rows", 50)
+    monkeypatch.setattr(candidate_module, "_MOST_TRAIN_ROWS", 50)
     rows, n_taken = drawn(200, [1.0], 0.3), []
 
     def read(index: torch.Tensor) -> Rows:
@@ -294,17 +299,6 @@ def test_a_saved_model_predicts_the_same(tmp_path) -> None:
     np.testing.assert_array_equal(again.predict_interval(x), model.predict_interval(x))
 
 
-def test_a_file_from_before_there_were_smooth_processes_is_read(tmp_path) -> None:
-    rows = drawn(80, [1.0], 0.3)
-    x, y = rows.x.numpy(), rows.y.numpy()
-    model = DeepLFMRegressor(model="nearest-neighbour-gp", random_state=0, progress=False).fit(x, y)
-    description, tensors = model._described()
-    earlier = {k: v for k, v in tensors.items() if not k.endswith(("is_smooth", "n_heard"))}
-    assert len(earlier) == len(tensors) - 2
-    again = DeepLFMRegressor._restored(description, earlier, tmp_path)
-    np.testing.assert_array_equal(again.predict(x), model.predict(x))
-
-
 def test_a_model_that_has_predicted_can_be_sent_to_another_process() -> None:
     rows = drawn(80, [1.0, 1.0], 0.3)
     x = rows.x.numpy()
@@ -324,7 +318,7 @@ def test_a_target_near_either_of_two_values_is_told_so() -> None:
         for part in (slice(0, 600), slice(600, 800))
     )
     model, _ = fit_candidate(
-        density_recipe(BuildContext(n_steps=200)), rows, False, 0, progress=False
+        mixture_density_candidate(BuildContext(n_steps=200)), rows, False, 0, progress=False
     )
     posterior = model.posterior(later.x)
     assert float(-posterior.log_prob(later.y).mean()) < 0.5
@@ -340,6 +334,6 @@ def test_a_short_memory_is_found_in_a_record_of_any_length(n_rows: int) -> None:
     for row in range(1, n_rows):
         y[row] = keep * y[row - 1] + math.sqrt(1 - keep**2) * noise[row]
     x = torch.linspace(0, 1, n_rows).double()[:, None]
-    found = find_roughness(x, y, generator())
+    found = fit_local_gp(x, y, generator())
     assert 5 < float(found.lengthscale) * n_rows < 20
     assert 0.6 < float(found.scale) < 1.6

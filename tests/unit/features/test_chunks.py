@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from deeplfm.features.chunks import blockwise, blockwise_sum
+from deeplfm.features.chunks import chunkwise, chunkwise_sum
 
 
 def normal(*shape, seed=0):
@@ -27,7 +27,7 @@ def weighted(outputs):
 
 def assert_same(function, blocks, leaves):
     """Values, and gradients by ``grad`` and by ``backward``."""
-    found, expected = blockwise(function, blocks), plainly(function, blocks)
+    found, expected = chunkwise(function, blocks), plainly(function, blocks)
     assert [len(block) for block in found] == [len(block) for block in expected]
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
     loss, reference = weighted(found), weighted(expected)
@@ -68,7 +68,7 @@ def test_tensors_without_a_gradient(which):
 
 
 def test_tensors_that_no_gradient_needs_at_all():
-    outputs = blockwise(product, [[normal(2, 3, seed=k), normal(3, 2)] for k in range(3)])
+    outputs = chunkwise(product, [[normal(2, 3, seed=k), normal(3, 2)] for k in range(3)])
     assert not any(item.requires_grad for block in outputs for item in block)
 
 
@@ -104,7 +104,7 @@ def test_outputs_that_nobody_asks_for():
     def function(tensors):
         return tensors[0].exp(), tensors[0].square()
 
-    outputs = blockwise(function, [[part] for part in rows.split(2)])
+    outputs = chunkwise(function, [[part] for part in rows.split(2)])
     (found,) = torch.autograd.grad(outputs[1][0].sum(), rows)
     expected = torch.zeros_like(rows)
     expected[2:4] = rows[2:4].exp()
@@ -126,7 +126,7 @@ def test_one_leaf_twice_in_a_block_and_again_outside():
             [item, outside],
             retain_graph=True,
         )
-        for apply in (blockwise, plainly)
+        for apply in (chunkwise, plainly)
     ]
     torch.testing.assert_close(*gradients, rtol=1e-13, atol=1e-13)
 
@@ -142,7 +142,7 @@ def test_blocks_of_blocks():
         return function
 
     blocks = [[part, table] for part in rows.split(4)]
-    found = weighted(blockwise(outer(blockwise), blocks))
+    found = weighted(chunkwise(outer(chunkwise), blocks))
     expected = weighted(plainly(outer(plainly), blocks))
     torch.testing.assert_close(
         torch.autograd.grad(found, [rows, table]), torch.autograd.grad(expected, [rows, table])
@@ -157,7 +157,7 @@ def test_without_gradients_nothing_is_kept_or_made_again():
         return (tensors[0].exp(),)
 
     with torch.no_grad():
-        outputs = blockwise(function, [[part] for part in rows.split(2)])
+        outputs = chunkwise(function, [[part] for part in rows.split(2)])
     assert not any(item.requires_grad for (item,) in outputs)
     torch.testing.assert_close(torch.cat([item for (item,) in outputs]), rows.detach().exp())
     assert calls == [1, 1, 1]
@@ -170,10 +170,10 @@ def test_many_blocks_are_made_twice_and_one_block_once():
         calls.append(len(tensors[0]))
         return (tensors[0].exp(),)
 
-    weighted(blockwise(function, [[part] for part in rows.split([1, 2, 3])])).backward()
+    weighted(chunkwise(function, [[part] for part in rows.split([1, 2, 3])])).backward()
     assert calls == [1, 2, 3, 1, 2, 3]
     calls.clear()
-    weighted(blockwise(function, [[rows]])).backward()
+    weighted(chunkwise(function, [[rows]])).backward()
     assert calls == [6]
 
 
@@ -187,7 +187,7 @@ def test_only_the_arguments_are_kept():
     with torch.autograd.graph.saved_tensors_hooks(
         lambda item: saved.append(item.numel()) or item, lambda item: item
     ):
-        outputs = blockwise(function, [[part] for part in rows.split(2)])
+        outputs = chunkwise(function, [[part] for part in rows.split(2)])
     assert sum(saved) == rows.numel()
     weighted(outputs).backward()
     assert rows.grad.isfinite().all()
@@ -195,7 +195,7 @@ def test_only_the_arguments_are_kept():
 
 def test_gradients_may_be_asked_for_twice_where_the_graph_is_kept():
     rows, table = leaf(6, 3), leaf(3, 2, seed=1)
-    loss = weighted(blockwise(product, [[part, table] for part in rows.split(2)]))
+    loss = weighted(chunkwise(product, [[part, table] for part in rows.split(2)]))
     first = torch.autograd.grad(loss, [rows, table], retain_graph=True)
     torch.testing.assert_close(torch.autograd.grad(loss, [rows, table]), first, rtol=0, atol=0)
 
@@ -204,7 +204,7 @@ def test_numerical_gradients():
     rows, table = leaf(4, 2), leaf(2, 2, seed=1)
 
     def function(rows, table):
-        parts = blockwise(product, [[part, table] for part in rows.split([1, 3])])
+        parts = chunkwise(product, [[part, table] for part in rows.split([1, 3])])
         return torch.cat([part for (part,) in parts])
 
     assert torch.autograd.gradcheck(function, (rows, table))
@@ -223,7 +223,7 @@ def test_outputs_some_of_which_need_no_gradient():
 
 def test_second_derivatives_are_refused_rather_than_wrong():
     rows = leaf(4, 3)
-    outputs = blockwise(lambda t: (t[0] ** 3,), [[part] for part in rows.split(2)])
+    outputs = chunkwise(lambda t: (t[0] ** 3,), [[part] for part in rows.split(2)])
     loss = sum(part.square().sum() for (part,) in outputs)
     (gradient,) = torch.autograd.grad(loss, rows, create_graph=True)
     with pytest.raises(RuntimeError, match="differentiate twice"):
@@ -243,7 +243,7 @@ def test_sum_has_the_value_and_gradients_of_calling_the_function(sizes, learned)
     items = [normal(10, 3), normal(3, 2, seed=1), normal(4)]
     leaves = [items[i].requires_grad_() for i in learned]
     blocks = [[part, *items[1:]] for part in items[0].split(sizes)]
-    (found,) = blockwise_sum(lambda tensors: length(tensors[:2]), blocks)
+    (found,) = chunkwise_sum(lambda tensors: length(tensors[:2]), blocks)
     (expected,) = length(items[:2])
     torch.testing.assert_close(found, expected, rtol=1e-13, atol=0)
     torch.testing.assert_close(
@@ -256,7 +256,7 @@ def test_sum_has_the_value_and_gradients_of_calling_the_function(sizes, learned)
 
 def test_sum_of_which_no_gradient_is_needed_has_none():
     rows, table = normal(6, 3), normal(3, 2, seed=1)
-    (found,) = blockwise_sum(length, [[part, table] for part in rows.split(2)])
+    (found,) = chunkwise_sum(length, [[part, table] for part in rows.split(2)])
     assert not found.requires_grad
     torch.testing.assert_close(found, length([rows, table])[0])
 
@@ -268,7 +268,7 @@ def test_sum_makes_every_block_once():
         calls.append(len(tensors[0]))
         return (tensors[0].exp().sum(),)
 
-    blockwise_sum(function, [[part] for part in rows.split([1, 2, 3])])[0].backward()
+    chunkwise_sum(function, [[part] for part in rows.split([1, 2, 3])])[0].backward()
     assert calls == [1, 2, 3]
     torch.testing.assert_close(rows.grad, rows.detach().exp())
 
@@ -276,7 +276,7 @@ def test_sum_makes_every_block_once():
 def test_sums_of_any_shape_without_gradients():
     rows = leaf(6, 3)
     with torch.no_grad():
-        found = blockwise_sum(
+        found = chunkwise_sum(
             lambda t: (t[0].mT @ t[0], t[0].sum(0)), [[part] for part in rows.split(4)]
         )
     expected = rows.detach()
@@ -285,7 +285,7 @@ def test_sums_of_any_shape_without_gradients():
 
 def test_gradients_of_a_sum_may_be_asked_for_twice_but_not_differentiated():
     rows, table = leaf(6, 3), leaf(3, 2, seed=1)
-    (loss,) = blockwise_sum(length, [[part, table] for part in rows.split(2)])
+    (loss,) = chunkwise_sum(length, [[part, table] for part in rows.split(2)])
     first = torch.autograd.grad(loss, [rows, table], retain_graph=True)
     second = torch.autograd.grad(loss.square(), [rows, table], create_graph=True)
     torch.testing.assert_close(second, tuple(2 * loss * item for item in first))

@@ -174,7 +174,7 @@ def cut(monkeypatch, model, n_rows):
 def limit(monkeypatch, block_waves, tile_waves):
     """Keep nothing, and make nothing larger than this at once."""
     monkeypatch.setattr(columns_module, "_KEPT_WAVES", 0)
-    monkeypatch.setattr(columns_module, "_BLOCK_WAVES", block_waves)
+    monkeypatch.setattr(columns_module, "_CHUNK_WAVES", block_waves)
     monkeypatch.setattr(tiles, "_TILE_WAVES", tile_waves)
 
 
@@ -703,7 +703,7 @@ def test_memory_of_a_step_without_kernels_does_not_hold_the_columns_of_samples(m
     """Blocks may be larger only where no columns are made."""
     model, n_rows = make("arc1", "mean-field", n_features=15), 40
     monkeypatch.setattr(columns_module, "_KEPT_WAVES", 0)
-    monkeypatch.setattr(columns_module, "_BLOCK_WAVES", 2000)
+    monkeypatch.setattr(columns_module, "_CHUNK_WAVES", 2000)
     few, many = (step_memory(model, n_samples, n_rows) for n_samples in (4, 12))
     assert (many - few) / (8 * n_rows) < FEW_NUMBERS
 

@@ -23,6 +23,7 @@ from deeplfm.kernels.tiles import Moments
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, collapsed, elbo
 from deeplfm.randomness import generator_for
+from deeplfm.terms import Paper
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler here")
 precisions = pytest.mark.parametrize(
@@ -243,7 +244,7 @@ def test_estimator_with_compiled_kernels_predicts_the_same() -> None:
     time = torch.linspace(0, 6, 80).numpy()
     value = torch.sin(3 * torch.linspace(0, 6, 80)).numpy()
     predicted = [
-        DeepLFMRegressor(model="paper", n_features=10, n_steps=3, dtype="float64", compile=compile)
+        DeepLFMRegressor(Paper(n_features=10), n_steps=3, dtype="float64", compile=compile)
         .fit(time, value)
         .predict(time)
         for compile in (False, True)

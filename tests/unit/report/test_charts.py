@@ -2,12 +2,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deeplfm.report.charts import Window, force_chart, forecast_chart, thin
+from deeplfm.report.charts import (
+    Window,
+    coverage_chart,
+    curve_chart,
+    forecast_chart,
+    literal,
+    pit_chart,
+    spectrum_chart,
+    thin,
+)
 from deeplfm.report.clock import Clock
-from deeplfm.report.diagnostics import coverage_chart, position_chart, spectrum_chart
-from deeplfm.report.facts import read_record
-from deeplfm.report.figures import literal
 from deeplfm.report.prediction import LEVELS, Prediction, drawn_times, joined
+from deeplfm.report.record_statistics import read_record
 
 TIMES = pd.Index(np.arange(50.0), name="t")
 
@@ -82,15 +89,16 @@ def test_a_long_series_becomes_a_line_that_stops_at_gaps() -> None:
     assert np.flatnonzero(np.isnan(observed.y)).tolist() == [1000]
 
 
-def test_a_force_has_a_band_of_two_deviations() -> None:
+def test_a_curve_has_a_band() -> None:
     window = Window(Clock.of(TIMES), (0.0, 49.0), (0.0, 49.0))
-    low, high, mean = force_chart(window, TIMES, np.zeros(50), np.ones(50), 40.0).data
+    flat = np.zeros(50)
+    low, high, mean = curve_chart(window, TIMES, flat, flat - 2, flat + 2, 40.0).data
     assert set(low.y) == {-2.0} and set(high.y) == {2.0} and set(mean.y) == {0.0}
 
 
 def test_calibration_charts_count_right() -> None:
     positions = np.r_[np.full(30, 0.5), np.full(10, 0.99)]
-    bars = position_chart(positions).data[0]
+    bars = pit_chart(positions).data[0]
     assert bars.y.sum() / len(bars.y) == pytest.approx(1)
     assert bars.customdata[-1].tolist() == pytest.approx([0.9, 1.0, 10])
     line = coverage_chart(positions).data[0]
@@ -99,7 +107,7 @@ def test_calibration_charts_count_right() -> None:
     assert at[1.0] == 1
 
 
-def test_a_spectrum_draws_the_waves_that_matter() -> None:
+def test_a_spectrum_omits_negligible_power() -> None:
     figure = spectrum_chart(
         np.array([0.0, 1.0, 2.0]), np.array([9.0, 90.99, 0.01]), "day", ["long", "1 day", "0.5 day"]
     )
@@ -107,7 +115,7 @@ def test_a_spectrum_draws_the_waves_that_matter() -> None:
     assert figure.data[1].text == ("long", "1 day")
 
 
-def test_users_text_is_neither_markup_nor_placeholder() -> None:
+def test_text_of_the_user_is_neither_markup_nor_placeholder() -> None:
     text = literal("<b>%{x}$a$")
     assert "<" not in text and "%" not in text and "$" not in text
 

@@ -24,11 +24,11 @@ def test_numbers_and_times_are_inverse(times: pd.Index) -> None:
     assert type(back) is type(times)
 
 
-def test_lengths_are_seconds_whatever_the_clocks_do() -> None:
+def test_lengths_are_seconds_across_a_change_of_clocks() -> None:
     assert np.diff(Clock.of(HOURS).numbers(HOURS)) == pytest.approx(3600)
 
 
-def test_timestamps_are_drawn_on_the_users_wall() -> None:
+def test_timestamps_are_drawn_in_local_time() -> None:
     clock = Clock.of(HOURS)
     shown = pd.to_datetime(clock.drawn(HOURS), unit="ms")
     assert str(shown[0]) == "2024-03-29 00:00:00"
@@ -36,7 +36,7 @@ def test_timestamps_are_drawn_on_the_users_wall() -> None:
     assert clock.title == "when (Europe/Berlin)"
 
 
-def test_where_clocks_were_turned_back_all_is_drawn_in_utc() -> None:
+def test_times_are_drawn_in_utc_if_clocks_were_set_back() -> None:
     autumn = pd.date_range("2024-10-26", periods=48, freq="h", tz="Europe/Berlin")
     clock = Clock.of(autumn)
     assert clock.zone == "UTC"

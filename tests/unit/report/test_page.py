@@ -85,7 +85,7 @@ def test_the_page_refers_to_nothing_outside_itself(full: Page) -> None:
     assert "default-src 'none'" in str(policies[0]["content"])
 
 
-def test_users_words_are_shown_and_never_run(full: Page) -> None:
+def test_text_of_the_user_is_shown_and_never_run(full: Page) -> None:
     assert NASTY in full.text
     assert "<script>alert" not in full.raw
     scripts = full.all("script")
@@ -93,20 +93,21 @@ def test_users_words_are_shown_and_never_run(full: Page) -> None:
     assert sum("type" not in attrs for attrs in scripts) == 2  # the library, and the page's own
 
 
-def test_what_was_asked_and_what_was_found_is_on_the_page(full: Page) -> None:
+def test_summary_scores_and_settings_are_on_the_page(full: Page) -> None:
     for words in (
         "at 30 times, from 9 to 11.9",
-        "made from 90 rows from 0 to 8.9",
-        "30 later rows",
+        "based on 90 rows from 0 to 8.9",
+        "scored on 30 later rows",
         "one every 0.1 units of time",
-        "What to distrust",
+        "Cautions",
         "Data about people",
         "NMSE",
         "50 % interval",
-        "pursuit",
-        "Recovered forces",
+        "Components",
+        "abp: sinusoids",
+        "Latent forces",
         "Learned spectrum",
-        "The seed was 0",
+        "Seed: 0",
         "random_state",
         "McDonald",
         "deeplfm 0",
@@ -126,7 +127,7 @@ def test_without_forecast_and_scores_the_page_shows_the_fit(
     assert "A <b>title</b>" in found.text and "<b>" not in found.raw.split("</head>")[0]
     assert "has not been scored" in found.text
     assert "The forecast as a table" not in found.text
-    assert "held out inside the fit" in found.text
+    assert "which was held out" in found.text
 
 
 def test_timestamps_covariates_and_whole_numbers_as_names(tmp_path: Path) -> None:
@@ -171,17 +172,17 @@ def test_a_loaded_forecaster_makes_the_same_page(
     assert first.split("Made by")[0] == second.split("Made by")[0]
 
 
-def test_values_seen_in_training_do_not_judge(
+def test_values_known_in_training_are_not_scored(
     forecaster: DeepLFMForecaster, record: pd.DataFrame, later: pd.DataFrame, tmp_path: Path
 ) -> None:
     both = pd.concat([record.iloc[80:], later])
     with pytest.warns(UserWarning, match="known in training"):
         found = page(tmp_path, forecaster, evaluation=both)
-    assert "Judged by 30 rows from 9 to 11.9" in found.text
+    assert "Scored on 30 rows from 9 to 11.9" in found.text
     assert f"{NASTY} 30 " in found.text
 
 
-def test_what_cannot_be_written_is_refused(
+def test_bad_input_is_refused(
     forecaster: DeepLFMForecaster, later: pd.DataFrame, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=r"folder .*nowhere does not exist"):

@@ -7,7 +7,8 @@ import torch
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.ensemble.autoregression import Autoregression
 from deeplfm.model import DeepLFM
-from deeplfm.selection.average import ModelAverage, known_span
+from deeplfm.selection.average import ModelAverage
+from deeplfm.selection.split import known_span
 
 N_ROWS = 40
 

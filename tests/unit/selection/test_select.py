@@ -11,23 +11,23 @@ from deeplfm.errors import TrainingDivergedError, UnsuitableError
 from deeplfm.model import DeepLFM
 from deeplfm.selection import split as split_module
 from deeplfm.selection.average import (
-    heard_by_all,
+    choose_members,
+    forecast_weights,
+    gap_weights,
+    pooled_over_outputs,
     probability_of_best,
     series_weights,
     stacking_weights,
 )
-from deeplfm.selection.candidate import Candidate, fit_candidate
-from deeplfm.selection.result import Selection
-from deeplfm.selection.score import (
+from deeplfm.selection.candidate import (
     INFLATIONS,
+    Candidate,
     FittedCandidate,
     Score,
     calibrate,
-    choose_members,
-    forecast_weights,
-    gap_weights,
+    fit_candidate,
 )
-from deeplfm.selection.select import compare, select
+from deeplfm.selection.select import Selection, compare, select
 from deeplfm.selection.split import hide_like_gaps, hold_out
 from deeplfm.training import Phase, Rows, Schedule, StoredRows, interruption
 from deeplfm.training.interruption import within
@@ -110,8 +110,8 @@ def test_a_refit_that_runs_out_of_time_counts_if_it_came_far(
     rows, n_all = wave(), len(wave())
     step = _Run._step
 
-    def count(run: _Run, optimiser: torch.optim.Optimizer) -> None:
-        step(run, optimiser)
+    def count(run: _Run, *arguments: object) -> None:
+        step(run, *arguments)
         if len(run.rows) == n_all and run.step == n_cut:
             interruption._deadline.set(-math.inf)
 
@@ -350,10 +350,10 @@ def test_of_many_rows_of_a_table_a_bad_member_keeps_next_to_nothing() -> None:
     assert float(stacked(density)[1, 0]) > 0.04
 
 
-def heard_probability_of_best(
+def pooled_probability_of_best(
     density: torch.Tensor, margin: torch.Tensor | None = None
 ) -> torch.Tensor:
-    return heard_by_all(probability_of_best(density, margin))
+    return pooled_over_outputs(probability_of_best(density, margin))
 
 
 def test_weights_of_one_output_are_half_stacked_and_half_the_probability_of_the_best() -> None:
@@ -414,7 +414,7 @@ def test_a_lead_that_rests_on_one_part_of_a_series_is_worth_little() -> None:
 
 @pytest.mark.parametrize(
     ("weights_of", "unknown"),
-    [(stacking_weights, [0.5, 0.5]), (heard_probability_of_best, [0.75, 0.25])],
+    [(stacking_weights, [0.5, 0.5]), (pooled_probability_of_best, [0.75, 0.25])],
 )
 def test_hopeless_members_get_nothing_and_unknown_outputs_no_opinion_of_their_own(
     weights_of: Callable[[torch.Tensor], torch.Tensor], unknown: list[float]
@@ -431,12 +431,12 @@ def test_an_output_of_a_series_that_knows_better_is_not_outvoted() -> None:
     """Nine outputs for one member, each worth 3 to 1; the tenth is sure of the other by e⁻⁵⁰."""
     lead = torch.full((100, 10), 0.5).double()
     lead[:, 9] = -0.5
-    weight = heard_probability_of_best(torch.stack([lead, 0 * lead]))
+    weight = pooled_probability_of_best(torch.stack([lead, 0 * lead]))
     assert float(weight[1, 9]) > 0.999
     assert bool((weight[0, :9] > 0.999).all())
 
 
-@pytest.mark.parametrize("weights_of", [stacking_weights, heard_probability_of_best])
+@pytest.mark.parametrize("weights_of", [stacking_weights, pooled_probability_of_best])
 @pytest.mark.parametrize(("lead", "share"), [(0.1, 0.0), (0.6, 0.5)])
 def test_a_handicap_must_be_overcome(
     lead: float, share: float, weights_of: Callable[..., torch.Tensor]

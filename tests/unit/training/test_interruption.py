@@ -77,7 +77,7 @@ CASES: dict[str, tuple[dict[str, object], int]] = {
     "alone": ({"model": "sinusoids + broadband", "n_steps": ENDLESS}, 3),
     "paper": ({"model": "paper", "n_steps": ENDLESS}, 3),
     "refit": ({"model": "sinusoids + broadband", "n_steps": 5}, 7),
-    "race": ({"n_steps": 2}, 3),
+    "ensemble": ({"n_steps": 2}, 3),
     "twice": ({"model": "sinusoids + broadband", "n_steps": ENDLESS}, 3),
 }
 
@@ -116,7 +116,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, objec
     return results
 
 
-@pytest.mark.parametrize("name", ["alone", "paper", "refit", "race"])
+@pytest.mark.parametrize("name", ["alone", "paper", "refit", "ensemble"])
 def test_an_interrupted_fit_ends_with_a_model(
     name: str, found: dict[str, dict[str, object]]
 ) -> None:
@@ -134,10 +134,10 @@ def test_the_history_has_the_reason_of_the_stop(found: dict[str, dict[str, objec
     assert found["refit"]["stopped"] == ["steps"]  # the first fit is kept, and was whole
 
 
-def test_an_interrupted_race_keeps_the_starts_that_were_fitted(
+def test_an_interrupted_selection_keeps_the_candidates_that_were_fitted(
     found: dict[str, dict[str, object]],
 ) -> None:
-    assert set(found["race"]["names"]) <= {"pursuit: steady lines", "pursuit: drifting"}
+    assert set(found["ensemble"]["names"]) <= {"sinusoids", "sinusoids + trend"}
 
 
 def test_a_second_interrupt_quits_at_once(found: dict[str, dict[str, object]]) -> None:

@@ -1,4 +1,4 @@
-"""What the record holds: rows, steps, gaps and values, as numbers that tables and cautions share."""
+"""Statistics of the training data: rows, steps, gaps and values."""
 
 from __future__ import annotations
 
@@ -14,28 +14,27 @@ from deeplfm.report.clock import Clock
 
 Vector = Float64[ndarray, " n"]
 
-_SAME_STEP = 0.01  # steps that differ by less are the same
-_REGULAR_SHARE = 0.9  # of the steps; the others are rows left out
-# A pause of so many usual steps is a gap: one missing value of a regular record; weekends are none,
-# and in an irregular record pauses differ by nature.
+_SAME_STEP = 0.01  # relative difference below which two steps are equal
+_REGULAR_SHARE = 0.9  # of the steps of a regular record; the others are missing rows
+# A gap is a pause longer than this many usual steps: one missing value of a regular record, more than
+# a weekend of weekdays, and a long pause of an irregular record.
 _REGULAR_GAP, _WEEKDAY_GAP, _IRREGULAR_GAP = 1.5, 3.5, 5.0
 
 
 @dataclass(frozen=True)
-class TargetFacts:
-    """One target of the record.
+class Target:
+    """Statistics of one target.
 
     Attributes:
-        name: as the user calls it, in words.
+        name: of its column.
         known: number of known values.
-        missing: number of rows without one.
-        pause: time between known values from which it is a gap.
-        gaps: from and until of each gap, in the clock's numbers, in order.
+        missing: number of missing values.
+        pause: shortest time between known values that counts as a gap.
+        gaps: begin and end of each gap, in the clock's numbers, in order.
         low: smallest known value.
         mean: of the known values.
         high: largest known value.
-        std: of the known values.
-        middle: width of the range that holds the middle 95 % of the known values.
+        middle: width of the range of the middle 95 % of the known values.
     """
 
     name: str
@@ -46,33 +45,32 @@ class TargetFacts:
     low: float
     mean: float
     high: float
-    std: float
     middle: float
 
     @property
     def longest_gap(self) -> float:
-        """Length of the longest gap, 0 where there is none."""
-        return max((until - after for after, until in self.gaps), default=0.0)
+        """Length of the longest gap; 0 without gaps."""
+        return max((end - begin for begin, end in self.gaps), default=0.0)
 
     @property
     def is_constant(self) -> bool:
-        """All known values are one."""
+        """Whether all known values are equal."""
         return self.low == self.high
 
 
 @dataclass(frozen=True)
-class RecordFacts:
-    """The record that the model was fitted to.
+class Record:
+    """Statistics of the training data.
 
     Attributes:
         n_rows: number of rows.
         first: time of the first row, in the clock's numbers.
         last: time of the last row.
-        step: median time between neighbouring rows.
-        is_regular: whether nearly all steps are that one.
-        calendar: what the steps follow: "weekdays", "months", ...; ``None`` for equal spans of time.
-        usual_steps: a pause between known values of so many of a target's usual steps is a gap.
-        targets: each target's facts.
+        step: median time between successive rows.
+        is_regular: whether nearly all steps are equal.
+        calendar: "weekdays", "months", ...; ``None`` if steps are equal spans of time.
+        usual_steps: a gap is a pause of more than this many usual steps.
+        targets: statistics of each target.
     """
 
     n_rows: int
@@ -82,7 +80,7 @@ class RecordFacts:
     is_regular: bool
     calendar: str | None
     usual_steps: float
-    targets: list[TargetFacts]
+    targets: list[Target]
 
     @property
     def span(self) -> float:
@@ -92,8 +90,8 @@ class RecordFacts:
 
 def read_record(
     training: pd.DataFrame, targets: list[Name], clock: Clock, calendar: str | None = None
-) -> RecordFacts:
-    """Facts of the rows a forecaster was fitted to, whose times follow a calendar or none."""
+) -> Record:
+    """Statistics of the rows a forecaster was fitted to, whose steps may follow a calendar."""
     numbers = clock.numbers(training.index)
     steps = np.diff(numbers)
     step = _usual(steps)
@@ -104,7 +102,7 @@ def read_record(
     usual_steps = _REGULAR_GAP if is_regular else _IRREGULAR_GAP
     if calendar == "weekdays":
         usual_steps = _WEEKDAY_GAP
-    return RecordFacts(
+    return Record(
         len(training),
         float(numbers[0]),
         float(numbers[-1]),
@@ -116,13 +114,13 @@ def read_record(
     )
 
 
-def _read_target(column: pd.Series, numbers: Vector, usual_steps: float) -> TargetFacts:
+def _read_target(column: pd.Series, numbers: Vector, usual_steps: float) -> Target:
     values = column.to_numpy(np.float64)
     is_known = ~np.isnan(values)
     known = values[is_known]
     low, high = np.quantile(known, [0.025, 0.975])
     step = _usual(np.diff(numbers[is_known]))
-    return TargetFacts(
+    return Target(
         str(column.name),
         len(known),
         len(values) - len(known),
@@ -131,21 +129,20 @@ def _read_target(column: pd.Series, numbers: Vector, usual_steps: float) -> Targ
         low=float(known.min()),
         mean=float(known.mean()),
         high=float(known.max()),
-        std=float(known.std()),
         middle=float(high - low),
     )
 
 
 def _usual(steps: Vector) -> float:
-    """Median of the steps; those between rows of one time do not count."""
+    """Median of the steps between different times."""
     steps = steps[steps > 0]
     return float(np.median(steps)) if len(steps) else 0.0
 
 
 def _gaps(known: Vector, numbers: Vector, step: float, pause: float) -> list[tuple[float, float]]:
-    """Pauses between known values; the record begins a step before its first row, and ends likewise."""
+    """Pauses between known values; the record extends one step beyond its first and last row."""
     edges = np.r_[numbers[0] - step, known, numbers[-1] + step]
     is_gap = np.diff(edges) > pause
-    after = np.maximum(edges[:-1][is_gap], numbers[0])
-    until = np.minimum(edges[1:][is_gap], numbers[-1])
-    return [(float(a), float(u)) for a, u in zip(after, until, strict=True)]
+    begin = np.maximum(edges[:-1][is_gap], numbers[0])
+    end = np.minimum(edges[1:][is_gap], numbers[-1])
+    return [(float(b), float(e)) for b, e in zip(begin, end, strict=True)]

@@ -1,4 +1,4 @@
-r"""How rough a table is: by how well its rows are predicted from their neighbours."""
+r"""Hyperparameters of a local Gaussian process: those that predict rows best from their neighbours."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from deeplfm.ensemble.local_gp import (
+    MATERN12,
+    MATERN32,
     N_NEIGHBOURS,
-    ROUGH,
-    SMOOTH,
+    Kernel,
     NeighbourSearch,
-    Process,
-    kriging_weights,
+    conditional_weights,
 )
-from deeplfm.ensemble.nearest_neighbour_gp import N_TAILS
 
-_STEPS, _ROUND, _RATE = 100, 10, 0.05  # neighbours are looked for once in a round
+N_TAILS = 4  # components of the distribution of errors
+_STEPS, _STEPS_PER_SEARCH, _RATE = 100, 10, 0.05
 _BATCH, _TAIL_ROWS, _FEWEST_ROWS = 500, 5000, 3
 _LEAST_SIZE = 1e-3  # standard deviation
 _MANY = 64  # neighbours
-_HANDICAP = 0.02  # nats per row by which more of them, or a smooth process, must lead
+_MARGIN = 0.02  # nats per row by which more of them, or Matérn-3/2, must lead
 _EM_STEPS, _PRIOR_ERRORS = 100, 2.0
 _LEAST_WEIGHT = 1e-12  # the noise of a lighter row would overflow
 
@@ -36,35 +36,35 @@ class _Table(NamedTuple):
     weight: Float[Tensor, " N"]
 
 
-class Roughness(NamedTuple):
-    """What neighbours say of one output.
+class LocalGP(NamedTuple):
+    """Hyperparameters of one output.
 
     Attributes:
         lengthscale: along each input.
         scale: standard deviation of the function.
-        noise_variance: of the rest.
-        is_smooth: the function has a derivative.
-        n_heard: how many neighbours a prediction hears.
-        tail_share: of the widths of errors.
-        tail_scale: these widths, over that of a Gaussian error.
+        noise_variance: of the residual.
+        is_matern32: the function has a derivative; Matérn-1/2 otherwise.
+        n_neighbours: rows that a prediction depends on.
+        tail_share: weights of the components of the distribution of errors.
+        tail_scale: their widths, over that of a Gaussian error.
     """
 
     lengthscale: Float[Tensor, " P"]
     scale: Float[Tensor, ""]
     noise_variance: Float[Tensor, ""]
-    is_smooth: bool
-    n_heard: int
+    is_matern32: bool
+    n_neighbours: int
     tail_share: Float[Tensor, " C"]
     tail_scale: Float[Tensor, " C"]
 
 
-def find_roughness(
+def fit_local_gp(
     x: Float[Tensor, "N P"],
     y: Float[Tensor, " N"],
     generator: torch.Generator,
     weight: Float[Tensor, " N"] | None = None,
-) -> Roughness:
-    """How rough a function is, and how its values are distributed around what neighbours say.
+) -> LocalGP:
+    """Kernel, lengthscales, noise and distribution of errors that predict rows from their neighbours.
 
     Args:
         x: inputs, standardised.
@@ -74,16 +74,16 @@ def find_roughness(
     """
     weight = torch.ones_like(y) if weight is None else weight
     table = _Table(x.double(), y.double(), weight.double().clamp_min(_LEAST_WEIGHT))
-    n_judges = _TAIL_ROWS if len(x) >= _FEWEST_ROWS else 0
-    some = torch.randperm(len(x), generator=generator)[:n_judges].to(x.device)
-    # Along one input there are two sides, and smooth functions have starts of their own.
+    n_scored = _TAIL_ROWS if len(x) >= _FEWEST_ROWS else 0
+    some = torch.randperm(len(x), generator=generator)[:n_scored].to(x.device)
+    # Along one input neighbours are on two sides, and other candidates are smooth.
     has_several = x.shape[1] > 1
-    processes = (ROUGH, SMOOTH) if has_several else (ROUGH,)
+    kernels = (MATERN12, MATERN32) if has_several else (MATERN12,)
     counts = (N_NEIGHBOURS, _MANY) if has_several else (N_NEIGHBOURS,)
     found = []
-    for process in processes:
-        scales = _scales(table, process, generator)
-        found += [_judged(table, some, process, n_heard, *scales) for n_heard in counts]
+    for kernel in kernels:
+        scales = _scales(table, kernel, generator)
+        found += [_scored(table, some, kernel, n, *scales) for n in counts]
     (plain, bar), *others = found
     count = table.weight[some]
     best, density = max(others, key=lambda item: float(count @ item[1]), default=(plain, bar))
@@ -96,34 +96,34 @@ def _is_ahead(lead: Float[Tensor, " m"], count: Float[Tensor, " m"]) -> bool:
         return False
     share = count / count.sum()
     mean = share @ lead
-    doubt = (share.square() @ (lead - mean).square()).sqrt()
-    return float(mean) > max(_HANDICAP, 2 * float(doubt))
+    error = (share.square() @ (lead - mean).square()).sqrt()
+    return float(mean) > max(_MARGIN, 2 * float(error))
 
 
-def _judged(
+def _scored(
     table: _Table,
     some: Int64[Tensor, " m"],
-    process: Process,
-    n_heard: int,
+    kernel: Kernel,
+    n_neighbours: int,
     lengthscale: Float[Tensor, " P"],
     scale: Float[Tensor, ""],
     noise: Float[Tensor, ""],
-) -> tuple[Roughness, Float[Tensor, " m"]]:
-    """Roughness with the tails of errors in some rows, and their log densities, but for a constant."""
+) -> tuple[LocalGP, Float[Tensor, " m"]]:
+    """Hyperparameters with the errors of some rows, and log densities of these, but for a constant."""
     error, width = table.y.new_zeros(0), table.y.new_zeros(0)
     if len(some):
-        search = NeighbourSearch(*table[:2], lengthscale, table.weight, process, n_heard)
-        mean, variance = search.krige_others(some, scale, noise)
+        search = NeighbourSearch(*table[:2], lengthscale, table.weight, kernel, n_neighbours)
+        mean, variance = search.predict_others(some, scale, noise)
         width = (variance + noise).sqrt()
         error = (table.y[some] - mean) / width
     tails = find_tails(error, table.weight[some])
-    density = _log_bells(error, *tails).logsumexp(1) - width.log()
-    return Roughness(lengthscale, scale, noise, process is SMOOTH, n_heard, *tails), density
+    density = _log_components(error, *tails).logsumexp(1) - width.log()
+    return LocalGP(lengthscale, scale, noise, kernel is MATERN32, n_neighbours, *tails), density
 
 
 @torch.enable_grad()
 def _scales(
-    table: _Table, process: Process, generator: torch.Generator
+    table: _Table, kernel: Kernel, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Lengthscales, scale and noise variance that maximise the density of rows given the others."""
     x, y, weight = table
@@ -134,18 +134,18 @@ def _scales(
         size = max(float((share @ (y - share @ y).square()).sqrt()), size)
     sizes = torch.tensor([math.log(size), math.log(0.5 * size)]).to(x)
     # One lengthscale for all inputs together would be that of their distance.
-    log_lengthscale = torch.full((n_inputs,), math.log(2.0 * n_inputs ** (1 / process.norm))).to(x)
+    log_lengthscale = torch.full((n_inputs,), math.log(2.0 * n_inputs ** (1 / kernel.norm))).to(x)
     if n_rows >= _FEWEST_ROWS and n_inputs == 1:
         log_lengthscale = _shortened(table, log_lengthscale, sizes, generator)
     parameters = [log_lengthscale.requires_grad_(), sizes.requires_grad_()]
     optimiser = torch.optim.Adam(parameters, lr=_RATE)
     for step in range(_STEPS if n_rows >= _FEWEST_ROWS else 0):
-        if step % _ROUND == 0:
-            search = NeighbourSearch(*table[:2], log_lengthscale.detach().exp(), process=process)
+        if step % _STEPS_PER_SEARCH == 0:
+            search = NeighbourSearch(*table[:2], log_lengthscale.detach().exp(), kernel=kernel)
         some = torch.randint(n_rows, (min(_BATCH, n_rows),), generator=generator).to(x.device)
         optimiser.zero_grad()
         near = search.others(some, N_NEIGHBOURS)
-        _loss(table, some, near, log_lengthscale, sizes, process).backward()
+        _loss(table, some, near, log_lengthscale, sizes, kernel).backward()
         optimiser.step()
     scale, noise = sizes.detach().exp().unbind()
     return log_lengthscale.detach().exp(), scale, noise.square()
@@ -157,15 +157,15 @@ def _loss(
     near: Int64[Tensor, "m k"],
     log_lengthscale: Float[Tensor, " P"],
     sizes: Float[Tensor, " 2"],
-    process: Process = ROUGH,
+    kernel: Kernel = MATERN12,
 ) -> Float[Tensor, ""]:
     """Minus the mean log density of some rows given their neighbours, but for a constant."""
     x, y, count = table
     rate, (scale, noise) = torch.exp(-log_lengthscale), sizes.exp().unbind()
-    heard, variance = kriging_weights(
-        process, x[near] * rate, x[some] * rate, scale, noise.square() / count[near]
+    near_weight, variance = conditional_weights(
+        kernel, x[near] * rate, x[some] * rate, scale, noise.square() / count[near]
     )
-    mean, variance = (heard * y[near]).sum(-1), variance + noise.square()
+    mean, variance = (near_weight * y[near]).sum(-1), variance + noise.square()
     share = count[some] / count[some].sum()
     return 0.5 * share @ (variance.log() + (y[some] - mean).square() / variance)
 
@@ -180,7 +180,7 @@ def _shortened(
     """The best of ever shorter lengthscales along time, as long as they are longer than a step.
 
     Neighbours show only how fast a function changes: a longer lengthscale with a larger scale would do
-    as well, and descent from a long one ends there. In a wide gap the function is then far too unsure.
+    as well, and descent from a long one ends there. In a wide gap the variance is then far too large.
     """
     x, y, _ = table
     search = NeighbourSearch(x, y, log_lengthscale.exp())
@@ -204,9 +204,9 @@ def _shortened(
 def find_tails(
     error: Float[Tensor, " N"], weight: Float[Tensor, " N"]
 ) -> tuple[Float[Tensor, " C"], Float[Tensor, " C"]]:
-    """Shares and widths of the bells whose mixture, centred at zero, has the highest density (EM).
+    """Weights and widths of the Gaussians whose mixture, centred at zero, has the highest density (EM).
 
-    Few errors say little: each width begins with the weight of some that are as wide as a Gaussian's.
+    Each width has the prior weight of a few errors that are as wide as a Gaussian's.
 
     Args:
         error: over its expected standard deviation.
@@ -216,15 +216,15 @@ def find_tails(
     scale = torch.logspace(-1, 0.5, N_TAILS).to(error)
     share = torch.full_like(scale, 1 / N_TAILS)
     for _ in range(_EM_STEPS):
-        part = weight[:, None] * torch.softmax(_log_bells(error, share, scale), dim=1)
+        part = weight[:, None] * torch.softmax(_log_components(error, share, scale), dim=1)
         count = part.sum(0)
         share = (count + _PRIOR_ERRORS) / (count + _PRIOR_ERRORS).sum()
         scale = (((part * square).sum(0) + _PRIOR_ERRORS) / (count + _PRIOR_ERRORS)).sqrt()
     return share, scale
 
 
-def _log_bells(
+def _log_components(
     error: Float[Tensor, " N"], share: Float[Tensor, " C"], scale: Float[Tensor, " C"]
 ) -> Float[Tensor, "N C"]:
-    """Log density of errors by bells, but for a constant."""
+    """Log density of errors by each component, but for a constant."""
     return share.log() - scale.log() - 0.5 * (error[:, None] / scale).square()

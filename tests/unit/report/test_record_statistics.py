@@ -3,10 +3,10 @@ import pandas as pd
 import pytest
 
 from deeplfm.report.clock import Clock
-from deeplfm.report.facts import RecordFacts, read_record
+from deeplfm.report.record_statistics import Record, read_record
 
 
-def facts(values: list[float], times: pd.Index | None = None, **options: str) -> RecordFacts:
+def facts(values: list[float], times: pd.Index | None = None, **options: str) -> Record:
     index = pd.RangeIndex(len(values)) if times is None else times
     frame = pd.DataFrame({"y": values}, index=index)
     return read_record(frame, ["y"], Clock.of(frame.index), **options)

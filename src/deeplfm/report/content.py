@@ -1,4 +1,4 @@
-"""What a fitted forecaster and later observations have to say, gathered once for the whole page."""
+"""The content of a report, gathered once from a fitted forecaster and later observations."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from numpy import ndarray
 
 from deeplfm.inspection.spectra import Spectrum
 from deeplfm.report.clock import Clock
-from deeplfm.report.facts import RecordFacts, read_record
 from deeplfm.report.prediction import (
     RECORD_ROWS,
     Prediction,
     drawn_times,
-    given,
+    gaussian,
     joined,
     posteriors,
     predict,
 )
-from deeplfm.selection.result import Selection
+from deeplfm.report.record_statistics import Record, read_record
+from deeplfm.selection.select import Selection
 from deeplfm.selection.split import hold_out
 from deeplfm.training import Rows
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 Vector = Float64[ndarray, " n"]
 
-_FAINT = 0.002  # share of the power below which a wave belongs to no line
+_FAINT = 0.002  # share of the power below which a frequency belongs to no peak
 
 
 @dataclass(frozen=True)
-class Line:
-    """Neighbouring waves that a record of this length cannot tell apart.
+class Peak:
+    """A peak of the spectrum: frequencies closer than one cycle over the record.
 
     Attributes:
         period: in the clock's numbers.
-        share: of the power of all waves.
+        share: of the total power.
     """
 
     period: float
@@ -49,124 +49,113 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Score:
-    """Forecasts beside what came true.
+class Evaluation:
+    """Predictions compared with later observations.
 
     Attributes:
         times: of the observations.
         values: observations; NaN where missing.
-        position: predictive distribution function at each observation, NaN where missing.
+        pit: predictive distribution function at each observation; NaN where missing.
         scores: of each target.
     """
 
     times: pd.Index
     values: Float64[ndarray, "N D"]
-    position: Float64[ndarray, "N D"]
+    pit: Float64[ndarray, "N D"]
     scores: pd.DataFrame
 
-    def positions(self, target: int) -> Vector:
-        """Known positions of one target."""
-        column = self.position[:, target]
+    def known_pit(self, target: int) -> Vector:
+        """PIT of the known observations of one target."""
+        column = self.pit[:, target]
         return column[~np.isnan(column)]
 
     def coverage(self, target: int, level: float) -> float:
         """Share of a target's observations inside the central interval of a level."""
-        positions = self.positions(target)
-        return float((np.abs(positions - 0.5) <= level / 2).mean()) if len(positions) else np.nan
+        pit = self.known_pit(target)
+        return float((np.abs(pit - 0.5) <= level / 2).mean()) if len(pit) else np.nan
 
 
 @dataclass(frozen=True)
-class Used:
-    """The rows of the record that shaped the fit, in the clock's numbers.
+class FittedRows:
+    """The rows used in the fit, in the clock's numbers.
 
     Attributes:
-        n_rows: how many.
-        first: time of the first of them.
-        last: time of the last.
-        tail: time from the end of the rows fitted first to the end: on these the starts were judged.
+        n_rows: their number.
+        first: time of the first one.
+        last: time of the last one.
+        held_out: length of the segment at the end on which the candidates were scored.
     """
 
     n_rows: int
     first: float
     last: float
-    tail: float
+    held_out: float
 
 
 @dataclass(frozen=True)
-class Case:
-    """All that a page is made of.
+class Content:
+    """Everything a report shows.
 
     Attributes:
-        clock: of the record.
-        training: the record itself.
-        record: its facts.
-        used: rows that shaped the fit.
-        report: what the race found.
-        spectra: learned, one for each target that has waves of time.
-        lines: of those spectra, by target.
+        clock: of the training data.
+        training: the training data.
+        record: their statistics.
+        fitted: the rows used in the fit.
+        selection: result of the model selection.
+        spectra: learned, one for each target that has frequencies of time.
+        peaks: of those spectra, by target.
         model_unit: one unit of the model's time, in the clock's numbers.
         prediction: at the times that are drawn.
         horizon: last time of the forecast, in the clock's numbers; ``None`` without one.
-        judgement: what later observations say; ``None`` without any.
+        evaluation: comparison with later observations; ``None`` without any.
     """
 
     clock: Clock
     training: pd.DataFrame
-    record: RecordFacts
-    used: Used
-    report: Selection
+    record: Record
+    fitted: FittedRows
+    selection: Selection
     spectra: list[Spectrum]
-    lines: dict[str, list[Line]]
+    peaks: dict[str, list[Peak]]
     model_unit: float
     prediction: Prediction
     horizon: float | None
-    judgement: Score | None
+    evaluation: Evaluation | None
 
 
 def gather(
     forecaster: DeepLFMForecaster, forecast: pd.DataFrame | None, later: pd.DataFrame | None
-) -> Case:
-    """Ask the forecaster everything that the page shows."""
+) -> Content:
+    """Gather the content of a report."""
     training = forecaster.training_
     scores = None if later is None else forecaster.evaluate(later)
-    later = None if later is None else _indexed(forecaster, later)
+    later = None if later is None else _by_time(forecaster, later)
     after = [frame.index for frame in (forecast, later) if frame is not None]
-    everything = training.index.append(after)
-    clock = Clock.of(everything.sort_values().rename(training.index.name))
+    clock = Clock.of(training.index.append(after).sort_values().rename(training.index.name))
     record = read_record(training, forecaster.targets_, clock, forecaster.timeline_.step.calendar)
     ends = training.index[[0, -1]]
     model_unit = float(np.ptp(clock.numbers(ends)) / np.ptp(forecaster.timeline_.numbers(ends)))
     spectra = forecaster.regressor_.spectrum()
-    return Case(
+    return Content(
         clock,
         training,
         record,
-        used_rows(forecaster, clock),
+        fitted_rows(forecaster, clock),
         forecaster.regressor_.fit_result_,
         spectra,
-        {item.label: lines_of(item, model_unit, record.span) for item in spectra},
+        {item.label: peaks_of(item, model_unit, record.span) for item in spectra},
         model_unit,
-        _shown(forecaster, clock, record.step, forecast, later),
+        _drawn_prediction(forecaster, clock, record.step, forecast, later),
         None if forecast is None else float(clock.numbers(forecast.index).max()),
-        None if later is None or scores is None else judge(forecaster, later, scores),
+        None if later is None or scores is None else _evaluate(forecaster, later, scores),
     )
 
 
-def judge(forecaster: DeepLFMForecaster, later: pd.DataFrame, scores: pd.DataFrame) -> Score:
-    """Where later observations, indexed by their times, lie within what the model said of them."""
-    values = later[forecaster.targets_].to_numpy(np.float64, na_value=np.nan)
-    positions = [
-        posterior.cdf(torch.tensor(values[rows])).numpy()
-        for rows, posterior in posteriors(forecaster, later.index, later)
-    ]
-    return Score(later.index, values, np.concatenate(positions), scores)
-
-
-def lines_of(spectrum: Spectrum, unit: float, span: float) -> list[Line]:
-    """Lines of a learned spectrum, the strongest first; what the record holds no cycle of is none.
+def peaks_of(spectrum: Spectrum, unit: float, span: float) -> list[Peak]:
+    """Peaks of a learned spectrum with at least one cycle in the record, the strongest first.
 
     Args:
-        spectrum: power of each wave.
+        spectrum: power of each frequency.
         unit: one unit of the model's time, in the clock's numbers.
         span: length of the record, in the clock's numbers.
     """
@@ -174,30 +163,41 @@ def lines_of(spectrum: Spectrum, unit: float, span: float) -> list[Line]:
     share = spectrum.value / max(float(spectrum.value.sum()), np.finfo(np.float64).tiny)
     is_strong = (share >= _FAINT) & (cycles >= 1)
     cycles, share = cycles[is_strong], share[is_strong]
-    lines = []
+    peaks = []
     for group in np.split(np.arange(len(cycles)), np.flatnonzero(np.diff(cycles) >= 1) + 1):
         if len(group):
             together = float(share[group].sum())
-            lines.append(Line(span * together / float(share[group] @ cycles[group]), together))
-    return sorted(lines, key=lambda line: -line.share)
+            peaks.append(Peak(span * together / float(share[group] @ cycles[group]), together))
+    return sorted(peaks, key=lambda peak: -peak.share)
 
 
-def used_rows(forecaster: DeepLFMForecaster, clock: Clock) -> Used:
-    """Which rows the fit has seen: the most recent of very many."""
+def fitted_rows(forecaster: DeepLFMForecaster, clock: Clock) -> FittedRows:
+    """The rows used in the fit: all, or the most recent of very many."""
     numbers = clock.numbers(forecaster.training_.index)
     model_time = forecaster.timeline_.numbers(forecaster.training_.index)
     scaling = forecaster.regressor_.scaling_
-    since = (model_time - scaling.x_shift[0]) / scaling.x_scale[0]
-    # rows that came by update() lie beyond 1: they did not shape the fit
-    used = numbers[(since > -1e-9) & (since < 1 + 1e-9)]
+    scaled = (model_time - scaling.x_shift[0]) / scaling.x_scale[0]
+    # rows added by update() are beyond 1 and were not used in the fit
+    used = numbers[(scaled > -1e-9) & (scaled < 1 + 1e-9)]
     rows = Rows(torch.as_tensor(used)[:, None], torch.zeros(len(used), 1))
-    fitted, _ = hold_out(rows, is_series=True, seed=0)
-    fitted_until = float(fitted.everything().x.max()) if len(fitted) else float(used[0])
-    return Used(len(used), float(used[0]), float(used[-1]), float(used[-1]) - fitted_until)
+    inner, _ = hold_out(rows, is_series=True, seed=0)
+    inner_end = float(inner.everything().x.max()) if len(inner) else float(used[0])
+    return FittedRows(len(used), float(used[0]), float(used[-1]), float(used[-1]) - inner_end)
 
 
-def _indexed(forecaster: DeepLFMForecaster, later: pd.DataFrame) -> pd.DataFrame:
-    """Later observations by their times, in order, without those that the model has seen."""
+def _evaluate(
+    forecaster: DeepLFMForecaster, later: pd.DataFrame, scores: pd.DataFrame
+) -> Evaluation:
+    values = later[forecaster.targets_].to_numpy(np.float64, na_value=np.nan)
+    pit = [
+        posterior.cdf(torch.tensor(values[rows])).numpy()
+        for rows, posterior in posteriors(forecaster, later.index, later)
+    ]
+    return Evaluation(later.index, values, np.concatenate(pit), scores)
+
+
+def _by_time(forecaster: DeepLFMForecaster, later: pd.DataFrame) -> pd.DataFrame:
+    """Later observations indexed by time, in order, without those known in training."""
     name, targets = forecaster.timeline_.name, forecaster.targets_
     times = later[name] if name in later.columns else later.index
     later = later.set_axis(forecaster.timeline_.read(times, "evaluation")).sort_index()
@@ -205,14 +205,14 @@ def _indexed(forecaster: DeepLFMForecaster, later: pd.DataFrame) -> pd.DataFrame
     return later[later[targets].notna().any(axis=1)]
 
 
-def _shown(
+def _drawn_prediction(
     forecaster: DeepLFMForecaster,
     clock: Clock,
     step: float,
     forecast: pd.DataFrame | None,
     later: pd.DataFrame | None,
 ) -> Prediction:
-    """What the charts show of the model: wherever its inputs are known."""
+    """The prediction wherever its inputs are known."""
     training = forecaster.training_
     if not forecaster.covariates_:
         after = [frame.index for frame in (forecast, later) if frame is not None]
@@ -220,5 +220,5 @@ def _shown(
     frames = [training.iloc[-RECORD_ROWS:]] + ([] if later is None else [later])
     parts = [predict(forecaster, frame.index, frame) for frame in frames]
     if forecast is not None:
-        parts.append(given(forecast, forecaster.targets_))
+        parts.append(gaussian(forecast, forecaster.targets_))
     return joined(parts, clock, step)
