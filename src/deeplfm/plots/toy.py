@@ -32,10 +32,11 @@ def toy_figure(result: DemoResult) -> Figure:
             later={label: series.iloc[rows] for label, rows in parts.items()},
             time_label="time",
         )
-        scores = "\n".join(
-            f"{row.split}: NMSE {row.nmse:.2f}, MNLL {row.mnll:.2f}, coverage {row.coverage95:.0%}"
-            for row in result.rows
-            if row.model == name
+        gap, ahead = (result.row(name, split) for split in ("interpolation", "extrapolation"))
+        scores = (
+            f"gap: MNLL {gap.mnll:.2f}, coverage {gap.coverage95:.0%}\n"
+            f"extrapolation: NMSE {ahead.nmse:.2f}, MNLL {ahead.mnll:.2f}, "
+            f"coverage {ahead.coverage95:.0%}"
         )
         ax.set_title(scores, loc="left", fontsize=SMALL, color=DARK, linespacing=1.4)
         above: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}

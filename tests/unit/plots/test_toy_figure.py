@@ -30,7 +30,7 @@ def test_three_panels_with_scores_and_one_legend(result, tmp_path):
     assert len(figure.legends) == 1
     assert all(ax.get_legend() is None for ax in figure.axes)
     titles = [ax.get_title(loc="left") for ax in figure.axes]
-    assert all("interpolation: NMSE" in title for title in titles)
+    assert all(title.startswith("gap: MNLL") for title in titles)
     assert "extrapolation: NMSE 2.25, MNLL 1.50, coverage 90%" in titles[2]
     assert [text.get_text() for ax in figure.axes for text in ax.texts] == list(MODELS)
     path = tmp_path / "toy.png"
