@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from deeplfm.terms.base import Sum
 from deeplfm.terms.broad_band import BroadBand
 from deeplfm.terms.composition import Composition
 from deeplfm.terms.deep import Deep
@@ -10,6 +9,7 @@ from deeplfm.terms.local_level import LocalLevel
 from deeplfm.terms.season import Season
 from deeplfm.terms.shared_season import SharedSeason
 from deeplfm.terms.sinusoids import Sinusoids
+from deeplfm.terms.sums import Sum
 from deeplfm.terms.trend import Trend
 from deeplfm.terms.warped_time import WarpedTime
 

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from deeplfm.errors import ConfigError
-from deeplfm.terms.base import Declared, NamedModel, Sum, Term
+from deeplfm.terms.base import Declared, NamedModel, Term
 from deeplfm.terms.broad_band import BroadBand
 from deeplfm.terms.composition import Composition
 from deeplfm.terms.covariates import Covariates
@@ -21,6 +21,7 @@ from deeplfm.terms.season import Season
 from deeplfm.terms.shared_forces import SharedForces
 from deeplfm.terms.shared_season import SharedSeason
 from deeplfm.terms.sinusoids import Sinusoids
+from deeplfm.terms.sums import Sum
 from deeplfm.terms.table import Table
 from deeplfm.terms.trend import Trend
 from deeplfm.terms.warped_time import WarpedTime
