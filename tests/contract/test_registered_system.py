@@ -15,6 +15,7 @@ from torch import Tensor
 import deeplfm
 from deeplfm.cli import main
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig, from_dict, to_dict
+from deeplfm.errors import ConfigError
 from deeplfm.features import SYSTEMS, Response, register
 from deeplfm.model import DeepLFM
 from deeplfm.terms import Sinusoids
@@ -128,3 +129,13 @@ def test_the_command_line_takes_its_name(
         assert done.value.code == 0, command
     assert len(pd.read_csv("forecast.csv")) == 5
     assert len(pd.read_csv("forces.csv"))
+
+
+def test_an_incomplete_response_is_refused_when_it_is_defined() -> None:
+    with pytest.raises(ConfigError, match="Half is no complete response"):
+
+        class Half(Response):
+            n_states = 1
+
+    with pytest.raises(ConfigError, match="is no feature map"):
+        register("dictionary", dict)

@@ -43,6 +43,8 @@ def register(system: str, features: type[FeatureMap]) -> None:
             f"system: {system!r} is already registered, for {SYSTEMS[system].__name__}. "
             "Choose another name."
         )
+    if not (isinstance(features, type) and issubclass(features, FeatureMap)):
+        raise ConfigError(f"system: {features!r} is no feature map. Derive it from FeatureMap.")
     SYSTEMS[system] = features
 
 

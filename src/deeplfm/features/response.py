@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Complex, Float
 from torch import Tensor, nn
 
+from deeplfm.errors import ConfigError
 from deeplfm.features.base import Coefficients
 from deeplfm.features.harmonic import HarmonicCoefficients, HarmonicMap, steady_coefficients
 
@@ -54,6 +55,18 @@ class Response(HarmonicMap):
     spectral_variance: ClassVar[float] = 2.0
     is_additive: ClassVar[bool] = True
     has_force: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse a system that lacks a part which no default can replace."""
+        super().__init_subclass__(**options)
+        own = (cls.polynomial is not Response.polynomial) + (
+            cls.set_bandwidth is not Response.set_bandwidth
+        )
+        if cls.n_states < 1 or own < 2:
+            raise ConfigError(
+                f"features: {cls.__name__} is no complete response. Give n_states, the order of the "
+                "equation (at least 1), polynomial and set_bandwidth."
+            )
 
     def __init__(
         self,

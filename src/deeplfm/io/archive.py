@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from deeplfm.errors import ModelFileError
+from deeplfm.errors import ConfigError, ModelFileError
 from deeplfm.io.storage import read_folder, write_folder
 
 Contents = tuple[dict[str, Any], dict[str, Tensor]]
@@ -46,6 +46,11 @@ def reading(path: str | Path, kind: type) -> Iterator[None]:
     """Turn what goes wrong while a description is read into an error that names the folder."""
     try:
         yield
+    except ConfigError as error:
+        raise ModelFileError(
+            f"load: {path} needs a part that is not available here ({error}). Call "
+            "deeplfm.features.register for a system of your own before loading."
+        ) from error
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise ModelFileError(
             f"load: {path} does not describe a {kind.__name__} ({error!r}). Save the model again, or "
