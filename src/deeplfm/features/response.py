@@ -205,10 +205,10 @@ def response_coefficients(
     # Whole turns are taken away while there are digits for them: the dtype may have few.
     phase = phase - 2 * math.pi * torch.round(phase.detach() / (2 * math.pi))
 
-    states = [[-torch.polar(amplitude, phase)]]
+    states = [[-_polar(amplitude, phase)]]
     while len(states) < order:
         states.append([states[-1][0] * wave])
-    turned = torch.polar(gain, turn) if lower_limit else gain  # S e^{jωa}
+    turned = _polar(gain, turn) if lower_limit else gain  # S e^{jωa}
     if near is not None:
         is_near, root = near[0] & ~is_small, near[1]
         n_terms = _n_terms(_RADIUS, dtype)
@@ -310,6 +310,11 @@ def _series_near_root(
             gains.append(scale * root**k)
         scale = scale * (wave - root)
     return found
+
+
+def _polar(size: Tensor, angle: Tensor) -> Tensor:
+    """Size × e^{j angle}; the gradient of ``torch.polar`` has the wrong sign for a negative size."""
+    return torch.complex(size * angle.cos(), size * angle.sin())
 
 
 def _n_terms(radius: float, dtype: torch.dtype) -> int:
