@@ -81,7 +81,7 @@ def test_the_command_line_wins_over_the_configuration(place, call):
     assert model.random_state == 5
     assert model.targets_ == ["abp"]
     assert model.n_steps == 3
-    assert str(model.model) == "deep((2, 2)) + broadband"
+    assert model.model == "deep(2, 2) + broadband"
 
 
 def test_a_table_of_candidates_in_the_configuration(place, call):

@@ -548,3 +548,30 @@ def test_extents_are_the_largest_distances_from_the_origin(
     distance = (x + 0.7).abs().amax(-2)
     expected = distance.amax(0) if sampled and not drawn else distance
     assert torch.equal(features.extent(x, draw(features, *drawn)[0]), expected)
+
+
+@every_system
+def test_gradients_are_right_for_negative_sensitivities(system: str) -> None:
+    """S ~ N(0, 1) in the paper's start: half of the sensitivities are negative."""
+    features = make(system)
+    frequency = normal(*features.frequency_shape, seed=3)
+    weight = torch.full((features.n_features,), features.n_features**-0.5, dtype=torch.float64)
+    x = normal(N_ROWS, N_INPUTS, seed=4)
+
+    def columns(raw_sensitivity: Tensor) -> Tensor:
+        changed = {"raw_sensitivity": raw_sensitivity}
+        return torch.func.functional_call(features, changed, (x, frequency, weight))
+
+    start = -features.raw_sensitivity.detach().abs() - 0.1
+    raw = start.requires_grad_()
+    cotangent = normal(*columns(raw).shape, seed=5)
+    (gradient,) = torch.autograd.grad((columns(raw) * cotangent).sum(), raw)
+    step = 1e-6
+    for index in range(raw.numel()):
+        with torch.no_grad():
+            change = torch.zeros_like(raw).flatten()
+            change[index] = step
+            change = change.view_as(raw)
+            difference = (columns(raw + change) - columns(raw - change)) * cotangent
+        expected = float(difference.sum()) / (2 * step)
+        assert float(gradient.flatten()[index]) == pytest.approx(expected, rel=1e-5, abs=1e-6)

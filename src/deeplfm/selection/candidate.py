@@ -135,7 +135,12 @@ def fit_candidate(
 
 @torch.no_grad()
 def set_train_data(model: Member, rows: RowSource, reach: float | None = None) -> None:
-    """Give rows to a model: all, or evenly spaced ones of very many, which alone are read."""
+    """Give rows to a model: all, or evenly spaced ones of very many, which alone are read.
+
+    A :class:`DeepLFM` of a table keeps none, so none are read.
+    """
+    if reach is None and isinstance(model, DeepLFM):
+        return
     n_rows = len(rows)
     n_kept = min(n_rows, _MOST_TRAIN_ROWS)
     some = torch.arange(n_kept) * n_rows // n_kept

@@ -44,7 +44,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_CHUNK_VALUES", 200)
     monkeypatch.setattr(rows_module, "_CHUNK_ROWS", 64)
     monkeypatch.setattr(held_out_module, "_MOST_HELD_OUT", 30)
-    monkeypatch.setattr(held_out_module, "_TABLE_START", 100)
+    monkeypatch.setattr(held_out_module, "_MOST_TABLE_ROWS", 100)
 
 
 @pytest.mark.usefixtures("small_limits")
@@ -188,9 +188,9 @@ def build(rows, seed):
     return DeepLFM(ModelConfig(10, (output,), n_samples=1, n_paths=1), seed).double()
 
 small = Candidate("small", build, Schedule("collapsed", (Phase(3),)))
-settings.recipes_for = lambda *_: [small]
+settings.candidates_of = lambda *_: [small]
 threading.Thread(target=watch, daemon=True).start()
-model = DeepLFMRegressor().fit(X, y)
+model = DeepLFMRegressor("table").fit(X, y)
 model.predict(X, return_std=True)
 print(peak)
 """

@@ -107,7 +107,7 @@ def test_held_out_rows_are_heard() -> None:
     assert amplitude_grows(FALLS[:96, None]).tolist() == [True]
     models = {logs: fitted(FALLS, log_targets=logs) for logs in (False, True, None)}
     scores = {
-        logs: model.fit_result_.held_out_mnll["linear autoregression"][0]
+        logs: model.fit_result_.held_out_mnll["linear-autoregression"][0]
         + model.fit_result_.log_jacobian[0]
         for logs, model in models.items()
     }
@@ -195,7 +195,7 @@ def test_a_user_may_insist_and_hears_what_cannot_be() -> None:
     assert fitted(EVEN, log_targets=True).scaling_.is_log.all()
     with pytest.raises(InputError, match=r"-1 found, which has no logarithm.*log_targets=False"):
         fitted(np.where(T == 7, -1, EVEN), log_targets=True)
-    assert fitted(SALES, model="paper", start=None, n_steps=1).scaling_.is_log.tolist() == [False]
+    assert fitted(SALES, model="paper", n_steps=1).scaling_.is_log.tolist() == [False]
     model = fitted(SALES, model="sinusoids + broadband", n_steps=5)
     with pytest.raises(InputError, match=r"-3 found, which has no logarithm"):
         model.update([100.0], [-3.0])

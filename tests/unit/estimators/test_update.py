@@ -144,7 +144,9 @@ def test_a_table_is_updated_too() -> None:
 
 def test_without_an_exact_last_layer_an_update_is_refused() -> None:
     model = DeepLFMRegressor("paper", n_steps=1).fit(TIME, WAVES)
-    with pytest.raises(ConfigError, match=r"update: .*'paper' has no exact last layer.*fit again"):
+    with pytest.raises(
+        ConfigError, match=r"update: model=paper has no exact output layer.*fit again"
+    ):
         model.update(TIME, WAVES)
 
 

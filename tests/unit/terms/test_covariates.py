@@ -24,8 +24,6 @@ def quick(**options: object) -> DeepLFMRegressor:
     given = {
         "model": "sinusoids + broadband",
         "n_steps": 10,
-        "n_features": 10,
-        "hidden": (1,),
         "is_series": True,
     }
     return DeepLFMRegressor(**given | options)
@@ -55,32 +53,32 @@ def test_gaps_of_the_targets_are_fine() -> None:
     assert quick().fit(X[PAST], gaps).score(X[FUTURE], Y[FUTURE]) > 0.85
 
 
-@pytest.mark.parametrize("start", ["pursuit", "lfm", "table"])
-def test_a_single_column_is_time_either_way(start: str) -> None:
+@pytest.mark.parametrize("declared", ["sinusoids + broadband", "lfm", "table"])
+def test_a_single_column_is_time_either_way(declared: str) -> None:
     said, default = (
-        quick(start=start, n_steps=2, is_series=is_series).fit(TIME, Y).predict(TIME)
+        quick(model=declared, n_steps=2, is_series=is_series).fit(TIME, Y).predict(TIME)
         for is_series in (True, None)
     )
     assert np.array_equal(said, default)
 
 
 @pytest.mark.parametrize(
-    "start", ["race", "deep", "spectrum", "composition", "lfm", "paper", "table"]
+    "declared", ["ensemble", "dlfm", "deep + broadband", "composition", "lfm", "paper", "table"]
 )
-def test_every_start_takes_covariates(start: str) -> None:
+def test_every_model_takes_covariates(declared: str) -> None:
     both = np.column_stack([Y, Y[::-1]])
     both[:40, 1] = np.nan
-    model = quick(start=start, n_steps=2).fit(X, both)
+    model = quick(model=declared, n_steps=2).fit(X, both)
     assert model.is_series_
     mean, std = model.predict(X, return_std=True)
     assert np.isfinite(mean).all() and (std > 0).all()
-    if start != "paper":
+    if declared != "paper":
         moved = model.predict(X + np.array([0, 1, 0])) - mean
         assert np.abs(moved).max(0).min() > 1e-4
 
 
 def test_several_columns_are_a_table_unless_the_user_says_otherwise() -> None:
-    with pytest.raises(ConfigError, match="is_series=True where the first is time"):
+    with pytest.raises(ConfigError, match="is_series=True where the first input is time"):
         quick(is_series=None).fit(X, Y)
 
 
@@ -113,11 +111,11 @@ def test_names_and_covariates_survive_saving(tmp_path: Path) -> None:
     assert loaded.is_series_ and loaded.is_series
 
 
-def test_starts_read_what_straight_lines_leave() -> None:
+def test_terms_read_what_straight_lines_leave() -> None:
     rows = Rows(torch.as_tensor(X), torch.as_tensor(np.column_stack([Y, EFFECT])))
     rows.y[::6, 0] = torch.nan
     left = Covariates().unexplained(rows)
-    assert torch.equal(left.x, rows.x[:, :1])
+    assert torch.equal(left.x, rows.x)
     assert torch.equal(left.y.isnan(), rows.y.isnan())
     design = np.column_stack([np.ones(120), KNOWN])
     for d in (0, 1):

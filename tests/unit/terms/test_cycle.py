@@ -29,7 +29,7 @@ def test_the_phase_is_followed(seed: int) -> None:
     error = phase_columns(time, cycle) @ cycle.weight - phase
     assert np.std(error) < 0.1
     assert cycle.weight[-1] == pytest.approx(2 * np.pi * N_ROUNDS, rel=0.05)
-    by_round = cycle.wander * np.sqrt(1 / N_ROUNDS)
+    by_round = cycle.diffusion * np.sqrt(1 / N_ROUNDS)
     assert 0.1 <= by_round <= 0.9
     assert cycle.residual.var() < 0.03
     assert 3 <= len(cycle.amplitude) <= 8
@@ -39,7 +39,7 @@ def test_a_steady_cycle_has_the_least_wander() -> None:
     time, value, _ = wandering(0, 0.0)
     cycle = find_cycle(time, value)
     assert cycle is not None
-    assert cycle.wander * np.sqrt(1 / N_ROUNDS) == pytest.approx(0.03, rel=0.01)
+    assert cycle.diffusion * np.sqrt(1 / N_ROUNDS) == pytest.approx(0.03, rel=0.01)
     deviation = phase_columns(time, cycle) @ cycle.weight - 2 * np.pi * N_ROUNDS * time
     assert np.std(deviation) < 0.03
 
@@ -51,7 +51,7 @@ def test_waves_have_the_increments_of_a_wiener_process() -> None:
     assert cycle is not None
     waves = phase_columns(np.array([0.3, 0.5, 1.3]), cycle)[:, :-1]
     for other, lag in ((1, 0.2), (2, 1.0)):
-        expected = cycle.wander**2 * (lag - lag**2 / 4)
+        expected = cycle.diffusion**2 * (lag - lag**2 / 4)
         assert np.square(waves[0] - waves[other]).sum() == pytest.approx(expected, rel=0.05)
 
 

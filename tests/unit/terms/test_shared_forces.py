@@ -54,7 +54,11 @@ def test_an_output_is_told_by_the_others_where_it_is_not_known(
 
 
 def test_outputs_share_weights_and_forces_but_not_systems() -> None:
-    (member,) = quick(n_steps=1).fit(TIME, responses([1, 2], [1, 1])).model_.members
+    (member,) = (
+        quick(model="shared_forces(2, 40)", n_steps=1)
+        .fit(TIME, responses([1, 2], [1, 1]))
+        .model_.members
+    )
     block, level = member.output_layer.blocks
     assert len(member.layers) == 1
     assert member.exact_weights.mean.shape == (1, 2 * 2 * 40 + 2 * 2, 1)
@@ -79,7 +83,7 @@ def test_forces_begin_with_the_signs_of_the_outputs_and_different_from_each_othe
 @pytest.mark.parametrize("system", ["ode1", "eq"])
 def test_one_output_is_fitted_too(system: str) -> None:
     values = responses([1.0], [1.0])[:, 0]
-    model = quick(system=system, n_steps=30).fit(TIME, values)
+    model = quick(model=f"shared_forces(system={system})", n_steps=30).fit(TIME, values)
     assert model.score(TIME, values) > 0.98
 
 

@@ -13,12 +13,12 @@ def series(seed: int, irregular: bool) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("irregular", [False, True])
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_pursuit_finds_fit_known(irregular: bool, shuffle: bool) -> None:
+def test_pursuit_finds_known_sinusoids(irregular: bool, shuffle: bool) -> None:
     time, value = series(0, irregular)
     if shuffle:
         order = np.random.default_rng(1).permutation(300)
         time, value = time[order], value[order]
-    found = matching_pursuit(time, value, max_lines=8)
+    found = matching_pursuit(time, value, max_sinusoids=8)
     assert found.n_supported == 2
     assert found.frequency[:2] == pytest.approx([7.3, 19.1], abs=0.01)
     assert found.amplitude[:2] == pytest.approx([3, 1], abs=0.05)
@@ -29,7 +29,7 @@ def test_pursuit_finds_fit_known(irregular: bool, shuffle: bool) -> None:
 def test_pursuit_does_not_mind_a_gap() -> None:
     time, value = series(0, irregular=False)
     keep = (time < 4) | (time > 5.5)
-    found = matching_pursuit(time[keep], value[keep], max_lines=8)
+    found = matching_pursuit(time[keep], value[keep], max_sinusoids=8)
     assert found.frequency[:2] == pytest.approx([7.3, 19.1], abs=0.02)
 
 
@@ -47,7 +47,7 @@ def test_white_noise_supports_no_lines() -> None:
 @pytest.mark.parametrize("n_rows", [3, 4, 6])
 def test_short_series_get_few_lines(n_rows: int) -> None:
     time = np.arange(n_rows, dtype=float)
-    found = matching_pursuit(time, np.sin(time), max_lines=20)
+    found = matching_pursuit(time, np.sin(time), max_sinusoids=20)
     assert len(found.frequency) == (n_rows - 2) // 3
     assert np.isfinite(found.residual_variance).all()
 

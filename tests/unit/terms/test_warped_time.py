@@ -20,8 +20,8 @@ def beats(seed: int) -> np.ndarray:
     return pulse / pulse.std() + 0.1 * rng.normal(size=N_ROWS)
 
 
-def fitted(start: str, values: np.ndarray) -> DeepLFMRegressor:
-    model = DeepLFMRegressor(start=start, n_steps=20, progress=False)
+def fitted(declared: str, values: np.ndarray) -> DeepLFMRegressor:
+    model = DeepLFMRegressor(declared, n_steps=20, progress=False)
     return model.fit(np.arange(N_TRAIN), values[:N_TRAIN])
 
 
@@ -31,7 +31,10 @@ def test_a_wandering_cycle_is_foretold_with_its_doubt() -> None:
     for seed in range(5):
         values = beats(seed)
         truth = torch.as_tensor(values[ahead, None])
-        phase, rhythm = (fitted(start, values).posterior(ahead) for start in ("phase", "rhythm"))
+        phase, rhythm = (
+            fitted(start, values).posterior(ahead)
+            for start in ("warped + broadband", "shared_season + broadband")
+        )
         gain.append(float((phase.log_prob(truth) - rhythm.log_prob(truth)).mean()))
         low, high = phase.interval(0.95)
         inside.append(float(((low <= truth) & (truth <= high)).double().mean()))
@@ -40,7 +43,7 @@ def test_a_wandering_cycle_is_foretold_with_its_doubt() -> None:
 
 
 def test_doubt_grows_and_is_that_of_the_shape_in_the_end() -> None:
-    model = fitted("phase", beats(0))
+    model = fitted("warped + broadband", beats(0))
     std = model.posterior(np.arange(N_ROWS)).std().numpy()[:, 0]
     assert std[:N_TRAIN].mean() < 0.2
     assert std[N_TRAIN + 60 :].mean() > 3 * std[:N_TRAIN].mean()
