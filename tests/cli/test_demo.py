@@ -48,7 +48,7 @@ def test_table_names_models_and_the_papers_numbers(quick):
     for model, paper in published.items():
         (line,) = (line for line in lines if line.split()[:1] == [model])
         assert line.rstrip().endswith(paper)
-        assert len(line.split()) >= 8
+        assert len(line.split()) >= 7
     assert any("gap" in line and "extrapolation" in line for line in lines)
     assert "…" not in done.stdout
     assert done.stderr == ""
@@ -88,7 +88,7 @@ def test_scores_are_written_as_json(quick):
     }
     assert content["versions"]["deeplfm"] == deeplfm.__version__
     assert content["settings"]["quick"] is True
-    assert "system='eq'" in content["settings"]["models"]["DGP-EQ"]["model"]
+    assert content["settings"]["models"]["DGP-EQ"]["follows_paper"] is False
 
 
 def test_version_and_help(capsys):
