@@ -14,6 +14,7 @@ from deeplfm.terms.covariates import Covariates
 from deeplfm.terms.deep import Deep
 from deeplfm.terms.grammar import NAMED_MODELS, TERMS, from_json, parse, to_json
 from deeplfm.terms.local_level import LocalLevel
+from deeplfm.terms.mean_reversion import MeanReversion
 from deeplfm.terms.paper import Paper
 from deeplfm.terms.reference import Reference
 from deeplfm.terms.season import Season
@@ -34,6 +35,7 @@ __all__ = [
     "Covariates",
     "Deep",
     "LocalLevel",
+    "MeanReversion",
     "NamedModel",
     "Paper",
     "Reference",

@@ -142,8 +142,8 @@ class NamedModel(Declared):
     default_dtype: ClassVar[torch.dtype] = torch.float64
 
     @abstractmethod
-    def schedule(self, n_steps: int) -> Schedule:
-        """How it is trained."""
+    def schedule(self, n_steps: int) -> Schedule | None:
+        """How it is trained; None where it is complete once it is built."""
 
     @abstractmethod
     def build(self, rows: Rows, context: BuildContext) -> DeepLFM:
@@ -158,6 +158,11 @@ class Term(Declared):
     is_residual: ClassVar[bool] = False  # explains what is left between rows, and nothing beyond
     shares_forces: ClassVar[bool] = False  # all outputs respond to the same forces
     is_own: ClassVar[bool] = False  # can be an output's own beside shared forces
+
+    @property
+    def is_markov(self) -> bool:
+        """Whether it has a state-space form, in which a sum of such terms is solved exactly."""
+        return False
 
     @abstractmethod
     def plan(self, rows: Rows, context: BuildContext) -> Plan:

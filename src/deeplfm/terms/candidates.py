@@ -6,12 +6,18 @@ from deeplfm.terms.broad_band import BroadBand
 from deeplfm.terms.composition import Composition
 from deeplfm.terms.deep import Deep
 from deeplfm.terms.local_level import LocalLevel
+from deeplfm.terms.mean_reversion import MeanReversion
 from deeplfm.terms.season import Season
 from deeplfm.terms.shared_season import SharedSeason
 from deeplfm.terms.sinusoids import Sinusoids
 from deeplfm.terms.sums import Sum
 from deeplfm.terms.trend import Trend
 from deeplfm.terms.warped_time import WarpedTime
+
+STATE_SPACE: dict[str, Sum] = {
+    "level": Trend() + Season() + LocalLevel() + MeanReversion(),
+    "reversion": Trend() + Season(evolves=False) + MeanReversion(),
+}
 
 _FEW = Sinusoids(8, bandwidth=2.0, learn_bandwidth=True)
 
@@ -21,7 +27,7 @@ SERIES: dict[str, Sum] = {
     "sinusoids of free bandwidth": Sinusoids(bandwidth=1.0, learn_bandwidth=True) + BroadBand(),
     "few sinusoids": _FEW + BroadBand(),
     "season + trend": Trend() + Season() + BroadBand(),
-    "season + level": Trend() + Season() + LocalLevel(),
+    "season + level": Sum((Trend(), Season(), LocalLevel()), uses_features=True),
     "season + damped level": Trend() + Season() + LocalLevel(damped=True),
     "season": SharedSeason() + BroadBand(),
     "warped season": WarpedTime() + Sinusoids(6, bandwidth=2.0, learn_bandwidth=True) + BroadBand(),

@@ -33,6 +33,11 @@ class Covariates(Term):
     order: ClassVar[int] = 0
     n_features: int = 40
 
+    @property
+    def is_markov(self) -> bool:
+        """Straight lines of the covariates are; there is no smooth function beside them."""
+        return self == Covariates()
+
     def plan(self, rows: Rows, context: BuildContext) -> Plan:
         """A Gaussian process of the covariates; where outputs share weights, one for each output."""
         n_inputs, is_shared = rows.x.shape[1], context.shares_weights

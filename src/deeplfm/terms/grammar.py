@@ -15,6 +15,7 @@ from deeplfm.terms.composition import Composition
 from deeplfm.terms.covariates import Covariates
 from deeplfm.terms.deep import Deep
 from deeplfm.terms.local_level import LocalLevel
+from deeplfm.terms.mean_reversion import MeanReversion
 from deeplfm.terms.paper import Paper
 from deeplfm.terms.reference import Reference
 from deeplfm.terms.season import Season
@@ -33,6 +34,7 @@ _TERMS: tuple[type[Term], ...] = (
     SharedSeason,
     Sinusoids,
     LocalLevel,
+    MeanReversion,
     BroadBand,
     Covariates,
     SharedForces,

@@ -42,6 +42,11 @@ class LocalLevel(Term):
     n_features: int = 100
     system: str = "ode1"
 
+    @property
+    def is_markov(self) -> bool:
+        """A random walk is; a damped one is made of features."""
+        return self == LocalLevel()
+
     def plan(self, rows: Rows, context: BuildContext) -> Plan:
         """Take level, slope and waves of fewer than three cycles out of the rows."""
         refuse_shared(self, context)

@@ -50,26 +50,39 @@ class Season(Term):
 
     Attributes:
         period: in the user's units of time: a number, of steps where times are timestamps; or a
-            duration such as ``"1D"``. ``None`` finds it in the data.
+            duration such as ``"1D"``; or a tuple of several. ``None`` takes those of the calendar where
+            times are timestamps, and otherwise finds it in the data.
         n_harmonics: at most so many; the information criterion may support fewer.
         nested: look for a longer period of which this one is a part, as days are of weeks.
         bandwidth: of each harmonic, in units of one over the record length.
         learn_bandwidth: train the bandwidths; otherwise they stay.
         system: the linear system that the harmonics drive.
+        evolves: in state-space form, amplitudes change over time, as far as the evidence supports it.
     """
 
     term_name: ClassVar[str] = "season"
     order: ClassVar[int] = 1
-    period: float | str | None = None
+    period: float | str | tuple[float | str, ...] | None = None
     n_harmonics: int = 20
     nested: bool = True
     bandwidth: float = 0.3
     learn_bandwidth: bool = True
     system: str = "ode1"
+    evolves: bool = True
+
+    @property
+    def is_markov(self) -> bool:
+        """Harmonics with fixed or changing amplitudes are; forces of a given bandwidth are not."""
+        plain = Season(self.period, self.n_harmonics, self.nested, evolves=self.evolves)
+        return self == plain
 
     def in_time_units(self, convert: Callable[[Any], float]) -> Self:
         """The same season with its period as a number of time units."""
-        return self if self.period is None else replace(self, period=convert(self.period))
+        if self.period is None:
+            return self
+        if isinstance(self.period, tuple):
+            return replace(self, period=tuple(convert(period) for period in self.period))
+        return replace(self, period=convert(self.period))
 
     def plan(self, rows: Rows, context: BuildContext) -> Plan:
         """Find the harmonics of each output, and take them out of the rows."""
@@ -77,7 +90,8 @@ class Season(Term):
 
         refuse_shared(self, context)
         series = all_series(rows)
-        found = find_season(series, self.n_harmonics, frequency_of(self.period, context))
+        period = min(self.period) if isinstance(self.period, tuple) else self.period
+        found = find_season(series, self.n_harmonics, frequency_of(period, context))
         if self.nested:
             found = find_nested(series, found)
         n_forces = max(fit.n_supported for fit in found)

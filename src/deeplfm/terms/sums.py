@@ -11,6 +11,7 @@ import torch
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.errors import ConfigError
 from deeplfm.model import DeepLFM
+from deeplfm.statespace import StateSpaceLFM
 from deeplfm.terms.base import (
     BlockPlan,
     BuildContext,
@@ -29,14 +30,17 @@ class Sum:
 
     Attributes:
         terms: the terms; those of one name are numbered from the second on.
+        uses_features: train features even where the sum has a state-space form, which is solved exactly.
     """
 
     terms: tuple[Term, ...]
-    is_calibrated: ClassVar[bool] = True
+    uses_features: bool = False
     default_dtype: ClassVar[torch.dtype] = torch.float64
 
     def __add__(self, other: Term | Sum) -> Sum:
-        return Sum((*self.terms, *(other.terms if isinstance(other, Sum) else (other,))))
+        return Sum(
+            (*self.terms, *(other.terms if isinstance(other, Sum) else (other,))), self.uses_features
+        )
 
     def __iter__(self) -> Iterator[Term]:
         return iter(self.terms)
@@ -53,6 +57,18 @@ class Sum:
         return any(term.has_hidden_layer for term in self)
 
     @property
+    def is_markov(self) -> bool:
+        """Whether the sum is solved in state-space form: exactly, and without training."""
+        kinds = {type(term) for term in self}
+        is_plain = len(kinds) == len(self.terms) and all(term.is_markov for term in self)
+        return is_plain and not self.uses_features
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether held-out rows calibrate it; in state-space form the evidence does."""
+        return not self.is_markov
+
+    @property
     def margin(self) -> float:
         """Nats per row by which the sum must win a selection: its boldest term's."""
         return max(term.margin for term in self)
@@ -64,20 +80,23 @@ class Sum:
 
     def in_time_units(self, convert: Callable[[Any], float]) -> Sum:
         """The same sum with its times converted to numbers."""
-        return Sum(tuple(term.in_time_units(convert) for term in self))
+        return replace(self, terms=tuple(term.in_time_units(convert) for term in self))
 
-    def schedule(self, n_steps: int) -> Schedule:
-        """Full batches, the exact output weights solved in each step."""
-        return collapsed_schedule(n_steps)
+    def schedule(self, n_steps: int) -> Schedule | None:
+        """Full batches, the exact output weights solved in each step; None in state-space form."""
+        return None if self.is_markov else collapsed_schedule(n_steps)
 
-    def build(self, rows: Rows, context: BuildContext) -> DeepLFM:
-        """A model of these terms, with starting values read from the rows.
+    def build(self, rows: Rows, context: BuildContext) -> DeepLFM | StateSpaceLFM:
+        """A model of these terms: fitted, in state-space form; or with starting values from the rows.
 
         Each term takes out what it explains before the next one reads the rows. Known covariates have
         a term of their own even where the sum names none.
         """
         from deeplfm.terms.covariates import Covariates
+        from deeplfm.terms.state_space import build_state_space
 
+        if self.is_markov:
+            return build_state_space(self.terms, rows, context)
         terms = list(self.terms)
         if rows.x.shape[1] > 1 and not any(isinstance(term, Covariates) for term in terms):
             terms.append(Covariates())

@@ -1,0 +1,116 @@
+r"""Gradient of the log evidence by Fisher's identity.
+
+    ∂ log p(y | θ) = E[∂ log p(y, s, W | θ)],    the expectation over the posterior of s and W.
+
+The complete data (y, s, W) factorise into a normal density for each row, for each step of each process and for
+each weight. So the exact gradient for all parameters follows from posterior means, variances and covariances
+of neighbours in time, at the cost of about one more solution.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from deeplfm.statespace.chain import transitions
+from deeplfm.statespace.config import StateSpaceConfig
+from deeplfm.statespace.parameters import Array, Layout, Processes, processes_of
+from deeplfm.statespace.solved import Known, Solved
+
+
+class Evidence:
+    """Log evidence of one output and its gradient by the logarithms of the parameters.
+
+    Args:
+        config: what the model is made of.
+        known: rows with a known target, in order of time.
+    """
+
+    def __init__(self, config: StateSpaceConfig, known: Known) -> None:
+        self.layout, self._config, self._known = Layout(config), config, known
+        self._time, self._first = np.unique(known.x[:, 0], return_index=True)
+
+    def __call__(self, parameters: Array) -> tuple[float, Array]:
+        """Value and gradient."""
+        solved = Solved.of(self._config, self._known, parameters, self._known.x)
+        columns = self._by_column_variance(solved, parameters)
+        by = dict.fromkeys(self.layout.names, 0.0)
+        by["noise"] = self._by_noise(solved)
+        place = 1
+        if self._config.has_slope:
+            by["slope"], place = 2 * float(columns[place]), place + 1
+        by_variance, by_rate = self._by_process(solved, parameters)
+        at = 0
+        for name, has in (("walk", self._config.has_walk), ("reversion", self._config.has_reversion)):
+            if has:
+                by[name] = 2 * float(by_variance[at])
+                if name == "reversion":
+                    by["rate"] = float(by_rate[at])
+                at += 1
+        evolving = processes_of(self._config)
+        for number, season in enumerate(self._config.seasons):
+            n_harmonics = len(season.orders)
+            size = columns[place : place + 2 * n_harmonics].reshape(2, n_harmonics).sum(0)
+            place += 2 * n_harmonics
+            if season.n_evolving:
+                some = evolving[season.name]
+                changes = by_variance[some].reshape(-1, 2).sum(1)
+                size[: season.n_evolving] += changes
+                by["evolution"] += 2 * float(changes.sum())
+                by["forgetting"] += float(by_rate[some].sum())
+            by[f"season {season.name}"] = 2 * float(size.sum())
+            by["power"] += float(size @ self._by_power(number, parameters))
+        if self._config.n_inputs > 1:
+            by["covariate"] = 2 * float(columns[place:].sum())
+        return solved.log_evidence, np.array([by[name] for name in self.layout.names])
+
+    def _by_power(self, season_number: int, parameters: Array) -> Array:
+        """Derivatives of the log shares of harmonics by the logarithm of the power."""
+        power = self.layout.values(parameters)["power"]
+        logs = np.log(np.array(self._config.seasons[season_number].orders, dtype=np.float64))
+        return -2 * power * (logs - self.layout.shares(season_number, power) @ logs)
+
+    def _by_column_variance(self, solved: Solved, parameters: Array) -> Array:
+        """By the log prior variance of each weight."""
+        second = np.diag(solved.covariance) + solved.mean**2
+        return 0.5 * (second / self.layout.column_variance(parameters) - 1.0)
+
+    def _by_noise(self, solved: Solved) -> float:
+        """By the log standard deviation of the noise."""
+        mean, variance = solved.moments()
+        square = (self._known.y - mean) ** 2 + variance
+        return float(self._known.weight @ square) / solved.noise**2 - len(mean)
+
+    def _by_process(self, solved: Solved, parameters: Array) -> tuple[Array, Array]:
+        """By the log variance and the log rate of each process."""
+        chain = solved.chain
+        if chain is None:
+            return np.zeros(0), np.zeros(0)
+        processes = self.layout.processes(parameters)
+        step = np.diff(self._time)
+        start, kept, gained = transitions(step, processes)
+        states = solved.states[self._first]  # N s 1+K
+        mean = states[:, :, 0] - states[:, :, 1:] @ solved.mean
+        columns = states[:, :, 1:]
+        own = solved.noise**2 * np.diagonal(chain.covariance, axis1=1, axis2=2)
+        lagged = solved.noise**2 * chain.lagged
+        changed = columns[1:] - kept[:, :, None] * columns[:-1]  # of the weights, in an innovation
+        through = changed @ solved.covariance
+        innovation = mean[1:] - kept * mean[:-1]
+        square = innovation**2 + own[1:] - 2 * kept * lagged + kept**2 * own[:-1]
+        square += np.einsum("nsk,nsk->ns", through, changed)
+        excess = 0.5 * (square / gained - 1.0)
+        first = columns[0] @ solved.covariance
+        second = mean[0] ** 2 + own[0] + np.einsum("sk,sk->s", first, columns[0])
+        by_variance = excess.sum(0) + 0.5 * (second / start - 1.0)
+        product = innovation * mean[:-1] + lagged - kept * own[:-1]
+        product += np.einsum("nsk,nsk->ns", through, columns[:-1])
+        return by_variance, _by_rate(step, processes, kept, gained, excess, product)
+
+
+def _by_rate(
+    step: Array, processes: Processes, kept: Array, gained: Array, excess: Array, product: Array
+) -> Array:
+    """By the log rate: through what is kept, and through what is gained."""
+    reach = np.outer(step, processes.rate)
+    by_gained = 2 * reach * kept**2 * processes.variance / gained
+    return np.asarray((by_gained * excess - reach * kept * product / gained).sum(0))

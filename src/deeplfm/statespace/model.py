@@ -1,0 +1,163 @@
+"""A fitted state-space model: predictions, components and draws at any times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from deeplfm.likelihoods import Gaussian
+from deeplfm.predictive.mixture import Predictive
+from deeplfm.randomness import numpy_for
+from deeplfm.statespace.config import StateSpaceConfig
+from deeplfm.statespace.fit import fit_output
+from deeplfm.statespace.parameters import Layout, columns_of
+from deeplfm.statespace.solved import Known, Solved
+
+Moments = tuple[Float[Tensor, "S N D"], Float[Tensor, "S N D"]]
+
+
+class StateSpaceLFM(nn.Module):
+    r"""Latent force model y = trend + season + covariates + level + noise in state-space form.
+
+    Its forces are white noise. So the model is a Markov process, which is solved exactly in a time that is
+    linear in the number of rows. Predictions average over draws of the parameters. New rows are taken in
+    without a fit.
+
+    Args:
+        config: what the model is made of.
+        n_rows: rows that it keeps; :meth:`set_train_data` fills them.
+    """
+
+    x: Tensor
+    y: Tensor
+    row_weight: Tensor
+    draws: Tensor
+    log_evidence: Tensor
+
+    def __init__(self, config: StateSpaceConfig, n_rows: int = 0) -> None:
+        super().__init__()
+        self.config = config
+        double = {"dtype": torch.float64}
+        self.register_buffer("x", torch.zeros(n_rows, config.n_inputs, **double))
+        self.register_buffer("y", torch.zeros(n_rows, config.n_outputs, **double))
+        self.register_buffer("row_weight", torch.ones(n_rows, **double))
+        shape = (config.n_outputs, config.n_draws, len(Layout(config).names))
+        self.register_buffer("draws", torch.zeros(shape, **double))
+        self.register_buffer("log_evidence", torch.zeros(config.n_outputs, **double))
+        self.likelihood = Gaussian(config.n_inputs, config.n_outputs)
+
+    @property
+    def constructor_arguments(self) -> dict[str, Any]:
+        """Arguments that make the same model, before its tensors are loaded."""
+        return {"config": self.config, "n_rows": len(self.x)}
+
+    @property
+    def temperature(self) -> None:
+        """None: rows count in full."""
+        return None
+
+    @property
+    def has_exact_output(self) -> bool:
+        """False: the rows are kept, not sums over them."""
+        return False
+
+    @torch.no_grad()
+    def fit(self, seed: int = 0) -> None:
+        """Fit the parameters of each output to the rows that are kept."""
+        for d in range(self.config.n_outputs):
+            found = fit_output(self.config, self._known(d), seed)
+            self.draws[d] = torch.as_tensor(found.draws)
+            self.log_evidence[d] = found.log_evidence
+
+    @torch.no_grad()
+    def set_train_data(
+        self,
+        x: Float[Tensor, "N P"],
+        y: Float[Tensor, "N D"],
+        row_weight: Float[Tensor, " N"] | None = None,
+        reach: float | None = None,
+    ) -> None:
+        """Keep rows, on which predictions are conditioned; ``reach`` as in :class:`Likelihood`."""
+        if reach is not None:
+            self.likelihood.set_support(x, y, reach)
+        order = x[:, 0].argsort(stable=True)
+        self.x, self.y = x[order].to(self.x), y[order].to(self.y)
+        weight = x.new_ones(len(x)) if row_weight is None else row_weight
+        self.row_weight = weight[order].to(self.row_weight)
+
+    @torch.no_grad()
+    def condition_on(
+        self,
+        x: Float[Tensor, "N P"],
+        y: Float[Tensor, "N D"],
+        row_weight: Float[Tensor, " N"] | None = None,
+    ) -> None:
+        """Take in further rows; the parameters stay as they are."""
+        weight = x.new_ones(len(x)) if row_weight is None else row_weight
+        pairs = ((self.x, x), (self.y, y), (self.row_weight, weight))
+        self.set_train_data(*(torch.cat([old, new.to(old)]) for old, new in pairs))
+        self.likelihood.extend_support(x, y)
+
+    def is_active(self, x: Float[Tensor, "N P"]) -> Bool[Tensor, " N"]:
+        """At every row."""
+        return torch.ones(len(x), dtype=torch.bool, device=x.device)
+
+    @torch.no_grad()
+    def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:
+        """Predictive distribution: one component for each draw of the parameters."""
+        mean, variance = self._moments(x)
+        noise = torch.exp(2 * self.draws[:, :, 0]).mT[:, None]  # S 1 D
+        noise = noise * self.likelihood.inflation ** self.likelihood.remoteness(x)
+        weight = mean.new_full((len(mean), 1, mean.shape[-1]), 1 / len(mean))
+        return Predictive(
+            mean, variance, noise.to(mean), weight, lambda n, seed: self.draw(x, n, seed)
+        )
+
+    @property
+    def components(self) -> list[str]:
+        """Names of the components."""
+        return list(columns_of(self.config))
+
+    @torch.no_grad()
+    def component_moments(
+        self, x: Float[Tensor, "N P"], component: str
+    ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
+        """Mean and variance of one component, averaged over draws of the parameters."""
+        mean, variance = self._moments(x, component)
+        return mean.mean(0), variance.mean(0) + mean.var(0, correction=0)
+
+    @torch.no_grad()
+    def draw(self, x: Float[Tensor, "N P"], n_draws: int, seed: int) -> Float[Tensor, "S N D"]:
+        """Whole functions, with the draws of the parameters in turn."""
+        generator = numpy_for(seed, "draw")
+        rows = x.double().cpu().numpy()
+        drawn = np.empty((n_draws, len(rows), self.config.n_outputs))
+        for d in range(self.config.n_outputs):
+            known = self._known(d)
+            for s, parameters in enumerate(self.draws[d].cpu().numpy()):
+                some = slice(s, None, self.config.n_draws)
+                if len(drawn[some]):
+                    solved = Solved.of(self.config, known, parameters, rows)
+                    drawn[some, :, d] = solved.draw(len(drawn[some]), generator)
+        return torch.as_tensor(drawn).to(x)
+
+    def _moments(self, x: Float[Tensor, "N P"], component: str | None = None) -> Moments:
+        """Mean and variance of the function, or of one component, for each draw of the parameters."""
+        found = np.empty((2, self.config.n_draws, len(x), self.config.n_outputs))
+        rows = x.double().cpu().numpy()
+        for d in range(self.config.n_outputs):
+            known = self._known(d)
+            for s, parameters in enumerate(self.draws[d].cpu().numpy()):
+                solved = Solved.of(self.config, known, parameters, rows)
+                found[:, s, :, d] = solved.moments(component)
+        mean, variance = torch.as_tensor(found).to(x)
+        return mean, variance
+
+    def _known(self, output: int) -> Known:
+        known = ~self.y[:, output].isnan() & (self.row_weight > 0)
+        parts = (self.x[known], self.y[known, output], self.row_weight[known])
+        return Known(*(part.cpu().numpy() for part in parts))
