@@ -25,7 +25,7 @@ from deeplfm.terms import (
     Term,
     parse,
 )
-from deeplfm.terms.candidates import SERIES, STEPS
+from deeplfm.terms.candidates import CHALLENGERS, SERIES, STATE_SPACE, STEPS
 
 Member = Callable[[BuildContext], Candidate]
 Model = Sum | NamedModel | Member
@@ -44,14 +44,16 @@ _GAPS_ONLY: dict[str, Member] = {
     )
 }
 NAMES = ("auto", "ensemble", "dlfm", "lfm", "paper", "reference")
+EFFORTS = ("fast", "default", "thorough")
 
 
-def models_of(model: Any, is_series: bool) -> dict[str, Model]:
+def models_of(model: Any, is_series: bool, effort: str = "default") -> dict[str, Model]:
     """The declared models behind the argument ``model``, by name.
 
     Args:
         model: a name, a text, a term, a sum, a whole model, or a dict of these.
         is_series: the first input is time.
+        effort: how many candidates the name ``"auto"`` stands for.
     """
     if isinstance(model, dict):
         if not model:
@@ -64,20 +66,37 @@ def models_of(model: Any, is_series: bool) -> dict[str, Model]:
             }
         return models
     if isinstance(model, str) and model.strip().lower() in ("auto", "ensemble"):
-        return _several(model.strip().lower(), is_series)
+        is_ensemble = model.strip().lower() == "ensemble" or effort == "thorough"
+        return _ensemble(is_series) if is_ensemble else _auto(is_series, effort)
     one = _one(model, is_series)
     return {model if isinstance(model, str) else str(model): one}
 
 
-def in_time_units(model: Any, convert: Callable[[Any], float]) -> Any:
-    """The same argument ``model`` with periods converted to numbers of time units."""
+def in_time_units(
+    model: Any, convert: Callable[[Any], float], seasons: tuple[float, ...] = (), effort: str = ""
+) -> Any:
+    """The same argument ``model`` with periods converted to numbers of time units.
+
+    Args:
+        model: as the user gave it.
+        convert: from a period to its length.
+        seasons: of the calendar, for state-space sums that do not name a period.
+        effort: of the fit, for the name ``"auto"``.
+    """
+    is_auto = isinstance(model, str) and model.strip().lower() == "auto"
+    if is_auto and seasons and effort != "thorough":
+        model = STATE_SPACE  # cycles are those of the calendar, and no others are searched for
     if isinstance(model, dict):
-        return {name: in_time_units(item, convert) for name, item in model.items()}
+        return {name: in_time_units(item, convert, seasons) for name, item in model.items()}
     if isinstance(model, str):
         try:
             model = parse(model)
         except ConfigError:  # a name, or refused when it is fitted
             return model
+    if isinstance(model, Term):
+        model = Sum((model,))
+    if isinstance(model, Sum) and model.is_markov and seasons:
+        return model.in_time_units(convert).with_seasons(seasons)
     return model.in_time_units(convert) if hasattr(model, "in_time_units") else model
 
 
@@ -88,9 +107,13 @@ def candidates_of(
     return [_candidate(name, model, context, n_steps) for name, model in models.items()]
 
 
-def _several(name: str, is_series: bool) -> dict[str, Model]:
-    if name == "auto":
-        return dict(SERIES) if is_series else {"deep": Table()}
+def _auto(is_series: bool, effort: str) -> dict[str, Model]:
+    if not is_series:
+        return {"deep": Table()} if effort == "fast" else _ensemble(is_series)
+    return {**STATE_SPACE, **({} if effort == "fast" else CHALLENGERS)}
+
+
+def _ensemble(is_series: bool) -> dict[str, Model]:
     if is_series:
         return {**SERIES, **OF_SERIES, **_GAPS_ONLY}
     return {"deep": Table(), **OF_ALL}

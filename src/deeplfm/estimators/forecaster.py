@@ -85,7 +85,9 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
         given = as_frame(frame, "frame")
         roles = Roles.choose(given, time, targets, covariates)
         record = Record.of(given, roles, duplicates, zone)
-        settings["model"] = in_time_units(self.model, record.timeline.length)
+        settings["model"] = in_time_units(
+            self.model, record.timeline.length, record.timeline.seasons(), self.effort
+        )
         self.regressor_ = DeepLFMRegressor(**settings).fit(
             record.inputs(record.rows), record.observed.reset_index(drop=True)
         )

@@ -17,6 +17,13 @@ from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
 from deeplfm.errors import ConfigError, InputError
 from deeplfm.estimators.arrays import Arrays, check_inputs, check_targets
+from deeplfm.estimators.by_evidence import (
+    FEWEST_TO_CHALLENGE,
+    challenge,
+    fit_by_evidence,
+    is_exact,
+    is_positive,
+)
 from deeplfm.estimators.candidates import Model
 from deeplfm.estimators.inspected import Inspected
 from deeplfm.estimators.logarithms import Trial, best_trial, check_positive, may_be_logarithms
@@ -28,9 +35,11 @@ from deeplfm.io.archive import Contents, Saved
 from deeplfm.kernels import compiled_kernels
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.candidate import fit_candidate
+from deeplfm.selection.candidate import Candidate, fit_candidate
 from deeplfm.selection.select import Selection, compare
+from deeplfm.statespace import StateSpaceLFM
 from deeplfm.terms import NamedModel
+from deeplfm.terms.candidates import CHALLENGERS
 from deeplfm.training import Rows, RowSource, StoredRows
 from deeplfm.training.interruption import graceful_interrupts, within
 
@@ -82,7 +91,9 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         self.dtype_ = self._dtype(models)
         if self.is_series_:
             arrays = arrays.by_time().trimmed()
-            if not all(isinstance(model, NamedModel) for model in models.values()):
+            if not all(
+                isinstance(model, NamedModel) or is_exact(model) for model in models.values()
+            ):
                 arrays = arrays.most_recent(in_batches=self.batch_size is not None)
             if not arrays.are_large:
                 warn_of_outliers(arrays.read(slice(None))[1], self.labels_.texts)
@@ -126,7 +137,11 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
             sample_weight: how many rows each one stands for.
         """
         check_is_fitted(self)
-        members = [member for member in self.model_.members if member.has_exact_output]
+        members = [
+            member
+            for member in self.model_.members
+            if member.has_exact_output or isinstance(member, StateSpaceLFM)
+        ]
         if not members:
             raise ConfigError(
                 f"update: model={self.model!s} has no exact output layer, which alone takes in new rows "
@@ -249,6 +264,10 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
             )
             return scaling, ModelAverage.of(model), Selection.of_one(candidate.name, history)
 
+        exact = {name: model for name, model in models.items() if is_exact(model)}
+        if exact and all(name in exact or name in CHALLENGERS for name in models):
+            return self._fit_exactly(arrays, exact, models)
+
         def trial(is_log: NDArray[np.bool_]) -> Trial:
             """A single candidate is compared with none: the held-out rows calibrate it."""
             scaling = self._scaling(arrays, is_log)
@@ -266,6 +285,38 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         held_out = best.comparison.split.held_out
         selection.log_jacobian = held_out.mean_by_count(best.log_jacobian).tolist()
         return best.scaling, average, selection
+
+    def _fit_exactly(
+        self, arrays: Arrays, exact: dict[str, Model], models: dict[str, Model]
+    ) -> tuple[Scaling, ModelAverage, Selection]:
+        """Sums in state-space form by their evidence, unless held-out rows ask for another model."""
+
+        def prepare(is_log: NDArray[np.bool_]) -> tuple[Scaling, Rows, list[Candidate]]:
+            scaling = self._scaling(arrays, is_log)
+            rows = self._rows(arrays, scaling).everything()
+            return scaling, rows, self._candidates(exact, float(scaling.x_scale[0]))
+
+        is_challenged = len(models) > len(exact) and len(arrays) >= FEWEST_TO_CHALLENGE
+        scaling, average, selection = fit_by_evidence(
+            prepare,
+            is_positive(arrays) if self.log_targets is None else np.zeros(arrays.y.shape[1], bool),
+            self._logarithms(arrays, by_itself=False),
+            self.random_state,
+            is_scored=self.effort != "fast" and not is_challenged,
+        )
+        if not is_challenged:
+            return scaling, average, selection
+        rows = self._rows(arrays, scaling)
+        candidates = self._candidates(models, float(scaling.x_scale[0]))
+        settings = (self.random_state, self.progress, self._n_jobs(rows))
+        comparison = challenge(candidates, set(exact), rows, *settings)
+        jacobian = scaling.log_jacobian(comparison.split.held_out.y)
+        if any(name not in exact for name in comparison.names):
+            average, selection = comparison.refit(rows)
+        else:
+            selection = comparison.left_as_it_was(average, list(exact))
+        selection.log_jacobian = comparison.split.held_out.mean_by_count(jacobian).tolist()
+        return scaling, average, selection
 
     def _scaling(self, arrays: Arrays, is_log: NDArray[np.bool_]) -> Scaling:
         return Scaling.of_chunks(arrays.chunks(), self.is_series_, is_log)

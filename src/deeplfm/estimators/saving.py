@@ -22,6 +22,7 @@ from deeplfm.model import DeepLFM
 from deeplfm.selection.average import ModelAverage
 from deeplfm.selection.candidate import Member
 from deeplfm.selection.select import Selection
+from deeplfm.statespace import StateSpaceConfig, StateSpaceLFM
 from deeplfm.terms import from_json, to_json
 from deeplfm.variational.weights import Exact
 
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 Regressor = TypeVar("Regressor", bound="DeepLFMRegressor")
 Forecaster = TypeVar("Forecaster", bound="DeepLFMForecaster")
 
-_KINDS = {kind.__name__: kind for kind in (DeepLFM, Autoregression, NearestNeighbourGP)}
+_KINDS = {
+    kind.__name__: kind for kind in (DeepLFM, Autoregression, NearestNeighbourGP, StateSpaceLFM)
+}
 _DERIVED = "._root"  # of exact weights: their precision gives it back
 
 
@@ -140,8 +143,11 @@ def _arguments(member: Member) -> dict[str, Any]:
     return arguments | {"config": configuration.to_dict(arguments["config"])}
 
 
-def _member(kind: str, arguments: dict[str, Any]) -> DeepLFM | Autoregression | NearestNeighbourGP:
-    config = configuration.from_dict(arguments["config"])
+def _member(
+    kind: str, arguments: dict[str, Any]
+) -> DeepLFM | Autoregression | NearestNeighbourGP | StateSpaceLFM:
+    read = StateSpaceConfig.from_dict if kind == "StateSpaceLFM" else configuration.from_dict
+    config: Any = read(arguments["config"])
     return _KINDS[kind](**arguments | {"config": config})
 
 

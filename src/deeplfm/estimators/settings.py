@@ -13,9 +13,9 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator
 
 from deeplfm.errors import ConfigError
-from deeplfm.estimators.candidates import Model, candidates_of, models_of
+from deeplfm.estimators.candidates import EFFORTS, Model, candidates_of, models_of
 from deeplfm.selection.candidate import Candidate
-from deeplfm.terms import BuildContext
+from deeplfm.terms import BuildContext, Sum
 from deeplfm.training import Rows, RowSource
 
 
@@ -25,11 +25,14 @@ class DeepLFMSettings(BaseEstimator):
     Args:
         model: what to fit: a sum of terms (``Trend() + Season(12) + LocalLevel()``), the same as text
             (``"trend + season(12) + level"``), a whole model (``Paper(hidden=(6,))``), a dict of
-            candidates to choose from, or a name. ``"ensemble"`` compares latent force models, deep
-            ones, autoregressions and a nearest-neighbour GP on held-out rows and averages the best;
-            ``"auto"`` compares latent force models and deep ones only; ``"dlfm"`` is one deep latent
+            candidates to choose from, or a name. ``"auto"`` averages two latent force models in
+            state-space form, and other sums of terms where these forecast held-out rows clearly better;
+            ``"ensemble"`` compares latent force models, deep ones, autoregressions and a
+            nearest-neighbour GP on held-out rows and averages the best; ``"dlfm"`` is one deep latent
             force model; ``"lfm"`` the classical one, whose outputs share their forces; ``"paper"`` the
             published model, ``"reference"`` the same as the authors' public code trains it.
+        effort: how much ``"auto"`` tries. ``"fast"`` fits the two state-space models only, ``"default"``
+            compares them with a few other sums, ``"thorough"`` with all candidates of ``"ensemble"``.
         n_steps: training steps of each fit; ``None`` takes the model's own number.
         batch_size: rows in each step; ``None`` takes the model's own: 1000 for tables, all rows for
             series. Of these the 20 000 most recent rows are used, or 100 000 in batches.
@@ -54,7 +57,8 @@ class DeepLFMSettings(BaseEstimator):
 
     def __init__(
         self,
-        model: Any = "ensemble",
+        model: Any = "auto",
+        effort: str = "default",
         n_steps: int | None = None,
         batch_size: int | None = None,
         time_limit: float | None = None,
@@ -70,6 +74,7 @@ class DeepLFMSettings(BaseEstimator):
         is_series: bool | None = None,
     ) -> None:
         self.model = model
+        self.effort = effort
         self.n_steps = n_steps
         self.batch_size = batch_size
         self.time_limit = time_limit
@@ -87,7 +92,13 @@ class DeepLFMSettings(BaseEstimator):
     def _models(self, is_series: bool) -> dict[str, Model]:
         """The declared models, by name."""
         check_settings(self.get_params(deep=False))
-        return models_of(self.model, is_series)
+        models = models_of(self.model, is_series, self.effort)
+        if not self.input_dependent_noise and self.dtype != "float32" and self.batch_size is None:
+            return models
+        return {  # what a state-space form does not have
+            name: replace(model, uses_features=True) if isinstance(model, Sum) else model
+            for name, model in models.items()
+        }
 
     def _candidates(self, models: dict[str, Model], time_scale: float) -> list[Candidate]:
         """The declared models as candidates, trained as the user asks."""
@@ -142,6 +153,10 @@ def check_settings(settings: Mapping[str, Any]) -> None:
             continue
         if not is_whole(value) or value < least:
             raise ConfigError(f"{name}: {value!r} found. Give a whole number of at least {least}.")
+    if settings["effort"] not in EFFORTS:
+        raise ConfigError(
+            f"effort: {settings['effort']!r} is not known. Choose one of {', '.join(EFFORTS)}."
+        )
     n_jobs = settings["n_jobs"]
     if n_jobs is not None and (not is_whole(n_jobs) or n_jobs == 0):
         raise ConfigError(

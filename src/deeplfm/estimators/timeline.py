@@ -23,6 +23,8 @@ _UNITS: dict[str | None, int] = {"second": 1, "minute": 60, "hour": 3600, "day":
 _MEAN_DAYS = {"days": 1.0, "weekdays": 1.4, "months": 30.436875, "month ends": 30.436875}
 _EXACT = 2**53  # whole numbers up to this are floats as well
 _MOST_TIMES = 10_000_000
+# Steps of at most so much of a day, a week and a year show its shape.
+_LONGEST_OF_DAY, _LONGEST_OF_WEEK, _LONGEST_OF_YEAR = 0.26, 0.2, 0.26
 _MOST_DECIMALS = 9
 _DAY = pd.Timedelta(days=1)
 _LEAST_DAYS: dict[Calendar, int] = {"days": 1, "weekdays": 1, "months": 28, "month ends": 28}
@@ -192,6 +194,24 @@ class Timeline:
             return float(duration * (pd.Timedelta(days=days) / unit))
         seconds = self.step.size / _TICKS[str(self.resolution)]
         return float(duration * seconds / _UNITS[self.unit])
+
+    def seasons(self) -> tuple[float, ...]:
+        """Periods of the calendar that are longer than a step, in the unit of :meth:`numbers`.
+
+        Days and weeks of hours, weeks and years of days, years of weeks and months; none for numbers, and
+        for steps below a minute, whose cycles are not of the calendar.
+        """
+        if self.unit is None or self.kind != "timestamp":
+            return ()
+        step = self.length(1)
+        days = {"1D": self.length("1D"), "7D": self.length("7D"), "1Y": self.length("365.25D")}
+        if step < self.length("1min"):
+            return ()
+        if step < _LONGEST_OF_DAY * days["1D"]:
+            return (days["1D"], days["7D"], days["1Y"])
+        if step < _LONGEST_OF_WEEK * days["7D"]:
+            return (days["7D"], days["1Y"])
+        return (days["1Y"],) if step < _LONGEST_OF_YEAR * days["1Y"] else ()
 
     def after(self, last: pd.Index, horizon: int) -> pd.Index:
         """The next ``horizon`` times after the last one, which is an index of one."""

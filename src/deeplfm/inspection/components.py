@@ -24,6 +24,7 @@ from deeplfm.model import DeepLFM
 from deeplfm.randomness import generator_for
 from deeplfm.selection.average import ModelAverage
 from deeplfm.selection.candidate import Member
+from deeplfm.statespace import StateSpaceLFM
 
 OFFSET_CARRIERS = ("trend", "level")  # of which the first that there is includes the offset
 OFFSET = "mean"  # a component of its own where there is none of them
@@ -118,6 +119,8 @@ def member_moments(model: Member, name: str, x: Float[Tensor, "N P"]) -> dict[st
     A model that is no sum of terms (an autoregression, a nearest-neighbour process, a mixture density) is
     one component, under its own name.
     """
+    if isinstance(model, StateSpaceLFM):
+        return {term: _plain_pair(model.component_moments(x, term)) for term in model.components}
     parts = [
         _sum_of_terms(model, rows)
         if isinstance(model, DeepLFM) and not model.config.n_components
@@ -162,6 +165,10 @@ def _moments_of_blocks(
     columns = torch.cat([torch.arange(slices[i].start, slices[i].stop) for i in which])
     part = LayerColumns([features.blocks[i] for i in which], features.n_samples, features.n_rows)
     return layer.moments(part, columns)
+
+
+def _plain_pair(moments: Moments) -> Moments:
+    return _plain(moments[0]), _plain(moments[1])
 
 
 def _plain(values: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Self
 
+import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
@@ -197,7 +198,7 @@ class Selection:
         table["seconds"] = [item.seconds for item in self.candidates]
         table["left_out"] = [item.reason for item in self.candidates]
         scores = table[[f"{output}_mnll" for output in outputs]].mean(axis=1)
-        return table.iloc[scores.argsort(kind="stable")]
+        return table.iloc[np.argsort(scores.to_numpy(), kind="stable")]
 
 
 @dataclass(frozen=True)
@@ -216,6 +217,23 @@ class Comparison:
     _members: list[FittedCandidate]
     _fit: Fit
     _attempt_all: Callable[..., list[Attempt]]
+
+    @property
+    def names(self) -> list[str]:
+        """Candidates that are to be members of the average."""
+        return [item.candidate.name for item in self._members]
+
+    def left_as_it_was(self, average: ModelAverage, names: list[str]) -> Selection:
+        """The record of a comparison that leaves an average of some candidates as it was."""
+        selection = self.selection
+        selection.members, selection.is_for_gaps = names, [False] * len(names)
+        for record in selection.candidates:
+            if record.name in names:
+                record.reason = ""
+                record.weight = average.weight[names.index(record.name)].tolist()
+            elif record.status == "fitted":
+                record.reason = "it does not lead the state-space models by enough"
+        return selection
 
     def refit(self, rows: RowSource) -> tuple[ModelAverage, Selection]:
         """Refit the members on all rows, those of the comparison, and average them.

@@ -48,7 +48,7 @@ class StateSpaceLFM(nn.Module):
         shape = (config.n_outputs, config.n_draws, len(Layout(config).names))
         self.register_buffer("draws", torch.zeros(shape, **double))
         self.register_buffer("log_evidence", torch.zeros(config.n_outputs, **double))
-        self.likelihood = Gaussian(config.n_inputs, config.n_outputs)
+        self.likelihood = Gaussian(config.n_inputs, config.n_outputs).double()
 
     @property
     def constructor_arguments(self) -> dict[str, Any]:

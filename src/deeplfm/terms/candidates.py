@@ -19,6 +19,10 @@ STATE_SPACE: dict[str, Sum] = {
     "reversion": Trend() + Season(evolves=False) + MeanReversion(),
 }
 
+"""Compared by default. Beyond the last row the first goes on at the last level, and the second returns to
+the trend; rows of the past say little about which of them is right, so that both have the same weight.
+"""
+
 _FEW = Sinusoids(8, bandwidth=2.0, learn_bandwidth=True)
 
 SERIES: dict[str, Sum] = {
@@ -34,5 +38,14 @@ SERIES: dict[str, Sum] = {
     "deep": Deep() + _FEW + BroadBand(),
     "composition": Sum((Composition(),)),
 }
+
+CHALLENGERS: dict[str, Sum] = {
+    "sinusoids": Sinusoids(20) + LocalLevel(damped=True) + BroadBand(),
+    "season": SharedSeason() + Sinusoids(12) + BroadBand(),
+    "warped season": SERIES["warped season"],
+}
+"""Sums that must lead those in state-space form on held-out rows: signals whose cycles are not of the
+calendar, and whose clock does not keep time.
+"""
 
 STEPS = {"few sinusoids": 80}  # training steps that differ from those of the terms

@@ -82,6 +82,18 @@ class Sum:
         """The same sum with its times converted to numbers."""
         return replace(self, terms=tuple(term.in_time_units(convert) for term in self))
 
+    def with_seasons(self, periods: tuple[float, ...]) -> Sum:
+        """The same sum with these periods, in time units, where a season does not name its own."""
+        from deeplfm.terms.season import Season
+
+        terms = [
+            replace(term, period=periods)
+            if isinstance(term, Season) and term.period is None
+            else term
+            for term in self
+        ]
+        return replace(self, terms=tuple(terms))
+
     def schedule(self, n_steps: int) -> Schedule | None:
         """Full batches, the exact output weights solved in each step; None in state-space form."""
         return None if self.is_markov else collapsed_schedule(n_steps)
