@@ -115,7 +115,7 @@ class ModelConfig:
         return self.layers[-1].width // (self.n_components or 1)
 
 
-def to_dict(config: Any) -> dict[str, Any]:
+def to_dict(config: ModelConfig) -> dict[str, Any]:
     """A declaration as plain data."""
     return dataclasses.asdict(config)
 

@@ -140,14 +140,20 @@ def rebuild_forecaster(
 
 def _arguments(member: Member) -> dict[str, Any]:
     arguments = member.constructor_arguments
-    return arguments | {"config": configuration.to_dict(arguments["config"])}
+    config = arguments["config"]
+    if isinstance(member, StateSpaceLFM):
+        return arguments | {"config": [item.to_dict() for item in config]}
+    return arguments | {"config": configuration.to_dict(config)}
 
 
 def _member(
     kind: str, arguments: dict[str, Any]
 ) -> DeepLFM | Autoregression | NearestNeighbourGP | StateSpaceLFM:
-    read = StateSpaceConfig.from_dict if kind == "StateSpaceLFM" else configuration.from_dict
-    config: Any = read(arguments["config"])
+    config: Any = arguments["config"]
+    if kind == StateSpaceLFM.__name__:
+        config = [StateSpaceConfig.from_dict(item) for item in config]
+    else:
+        config = configuration.from_dict(config)
     return _KINDS[kind](**arguments | {"config": config})
 
 

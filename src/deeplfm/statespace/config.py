@@ -25,11 +25,10 @@ class SeasonConfig:
 
 @dataclass(frozen=True)
 class StateSpaceConfig:
-    """Parts of a state-space model of one or several outputs, each with parameters of its own.
+    """Parts of a state-space model of one output.
 
     Attributes:
         n_inputs: time, and the number of known covariates.
-        n_outputs: number D of outputs.
         begin: time of the first row, at which the random walk starts.
         step: typical time between rows, the unit of the parameters.
         span: time from the first to the last row.
@@ -41,7 +40,6 @@ class StateSpaceConfig:
     """
 
     n_inputs: int
-    n_outputs: int
     begin: float
     step: float
     span: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ class StateSpaceLFM(nn.Module):
     without a fit.
 
     Args:
-        config: what the model is made of.
+        config: what the model of each output is made of.
         n_rows: rows that it keeps; :meth:`set_train_data` fills them.
     """
 
@@ -38,17 +39,19 @@ class StateSpaceLFM(nn.Module):
     draws: Tensor
     log_evidence: Tensor
 
-    def __init__(self, config: StateSpaceConfig, n_rows: int = 0) -> None:
+    def __init__(self, config: Sequence[StateSpaceConfig], n_rows: int = 0) -> None:
         super().__init__()
-        self.config = config
+        self.config = tuple(config)
+        n_inputs, n_outputs = config[0].n_inputs, len(config)
         double = {"dtype": torch.float64}
-        self.register_buffer("x", torch.zeros(n_rows, config.n_inputs, **double))
-        self.register_buffer("y", torch.zeros(n_rows, config.n_outputs, **double))
+        self.register_buffer("x", torch.zeros(n_rows, n_inputs, **double))
+        self.register_buffer("y", torch.zeros(n_rows, n_outputs, **double))
         self.register_buffer("row_weight", torch.ones(n_rows, **double))
-        shape = (config.n_outputs, config.n_draws, len(Layout(config).names))
+        n_parameters = max(len(Layout(item).names) for item in config)
+        shape = (n_outputs, config[0].n_draws, n_parameters)
         self.register_buffer("draws", torch.zeros(shape, **double))
-        self.register_buffer("log_evidence", torch.zeros(config.n_outputs, **double))
-        self.likelihood = Gaussian(config.n_inputs, config.n_outputs).double()
+        self.register_buffer("log_evidence", torch.zeros(n_outputs, **double))
+        self.likelihood = Gaussian(n_inputs, n_outputs).double()
 
     @property
     def constructor_arguments(self) -> dict[str, Any]:
@@ -68,9 +71,9 @@ class StateSpaceLFM(nn.Module):
     @torch.no_grad()
     def fit(self, seed: int = 0) -> None:
         """Fit the parameters of each output to the rows that are kept."""
-        for d in range(self.config.n_outputs):
-            found = fit_output(self.config, self._known(d), seed)
-            self.draws[d] = torch.as_tensor(found.draws)
+        for d, config in enumerate(self.config):
+            found = fit_output(config, self._known(d), seed)
+            self.draws[d, :, : found.draws.shape[1]] = torch.as_tensor(found.draws)
             self.log_evidence[d] = found.log_evidence
 
     @torch.no_grad()
@@ -120,7 +123,7 @@ class StateSpaceLFM(nn.Module):
     @property
     def components(self) -> list[str]:
         """Names of the components."""
-        return list(columns_of(self.config))
+        return list(dict.fromkeys(name for item in self.config for name in columns_of(item)))
 
     @torch.no_grad()
     def component_moments(
@@ -134,28 +137,30 @@ class StateSpaceLFM(nn.Module):
     def draw(self, x: Float[Tensor, "N P"], n_draws: int, seed: int) -> Float[Tensor, "S N D"]:
         """Whole functions, with the draws of the parameters in turn."""
         generator = numpy_for(seed, "draw")
-        rows = x.double().cpu().numpy()
-        drawn = np.empty((n_draws, len(rows), self.config.n_outputs))
-        for d in range(self.config.n_outputs):
-            known = self._known(d)
-            for s, parameters in enumerate(self.draws[d].cpu().numpy()):
-                some = slice(s, None, self.config.n_draws)
+        drawn = torch.zeros(n_draws, len(x), len(self.config), dtype=torch.float64)
+        for d in range(len(self.config)):
+            for s, solved in enumerate(self._solved(d, x)):
+                some = slice(s, None, self.config[d].n_draws)
                 if len(drawn[some]):
-                    solved = Solved.of(self.config, known, parameters, rows)
-                    drawn[some, :, d] = solved.draw(len(drawn[some]), generator)
-        return torch.as_tensor(drawn).to(x)
+                    drawn[some, :, d] = torch.as_tensor(solved.draw(len(drawn[some]), generator))
+        return drawn.to(x)
 
     def _moments(self, x: Float[Tensor, "N P"], component: str | None = None) -> Moments:
         """Mean and variance of the function, or of one component, for each draw of the parameters."""
-        found = np.empty((2, self.config.n_draws, len(x), self.config.n_outputs))
-        rows = x.double().cpu().numpy()
-        for d in range(self.config.n_outputs):
-            known = self._known(d)
-            for s, parameters in enumerate(self.draws[d].cpu().numpy()):
-                solved = Solved.of(self.config, known, parameters, rows)
-                found[:, s, :, d] = solved.moments(component)
+        found = np.zeros((2, self.draws.shape[1], len(x), len(self.config)))
+        for d, config in enumerate(self.config):
+            if component is None or component in columns_of(config):
+                for s, solved in enumerate(self._solved(d, x)):
+                    found[:, s, :, d] = solved.moments(component)
         mean, variance = torch.as_tensor(found).to(x)
         return mean, variance
+
+    def _solved(self, output: int, x: Float[Tensor, "N P"]) -> Iterator[Solved]:
+        """One output at some rows, for each draw of the parameters."""
+        known, rows = self._known(output), x.double().cpu().numpy()
+        n_parameters = len(Layout(self.config[output]).names)
+        for parameters in self.draws[output, :, :n_parameters].cpu().numpy():
+            yield Solved.of(self.config[output], known, parameters, rows)
 
     def _known(self, output: int) -> Known:
         known = ~self.y[:, output].isnan() & (self.row_weight > 0)

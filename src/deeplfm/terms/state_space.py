@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,10 +21,12 @@ from deeplfm.training import Rows
 
 _FEWEST_CYCLES = 1.5  # of a season in the record
 _FEWEST_TO_EVOLVE = 3.0  # cycles, from which on a season may change
-_MOST_HARMONICS, _MOST_EVOLVING = 12, 6
+_MOST_HARMONICS, _MOST_EVOLVING = 12, 6  # of a given period; of the first season
+_MOST_TO_EVOLVE = 20_000  # rows: beyond, the memory for changing seasons is too large
+_MOST_OTHERS, _NEAR = 2, 0.02  # frequencies of other outputs; how near to a multiple is a multiple
 _SIDEBANDS = 4  # harmonics of a season that differ from cycle to cycle of a longer one
 _MOST_LONG = 10  # harmonics of a longer season that is no multiple of a shorter one
-_WHOLE = 0.02  # off a whole multiple
+_WHOLE, _MOST_CYCLES = 0.02, 20  # off a whole multiple; of a season in a longer one
 _ROUNDING = 1e-6
 
 
@@ -34,51 +37,84 @@ def build_state_space(terms: Sequence[Term], rows: Rows, context: BuildContext) 
     time = np.unique(rows.x[:, 0].double().cpu().numpy())
     step = typical_step(time) if len(time) > 1 else span
     season = kinds.get(Season)
+    n_outputs = rows.y.shape[1]
+    seasons: list[tuple[SeasonConfig, ...]] = [()] * n_outputs
+    if isinstance(season, Season):
+        n_evolving = _MOST_EVOLVING if season.evolves and len(rows) <= _MOST_TO_EVOLVE else 0
+        seasons = [
+            _configs(frequencies, most, n_evolving, step, span)
+            for frequencies, most in _frequencies(season, rows, context)
+        ]
     config = StateSpaceConfig(
         n_inputs=rows.x.shape[1],
-        n_outputs=rows.y.shape[1],
         begin=float(time[0]),
         step=step,
         span=span,
         has_slope=Trend in kinds,
         has_walk=LocalLevel in kinds,
         has_reversion=MeanReversion in kinds,
-        seasons=_seasons(season, rows, context, step, span) if isinstance(season, Season) else (),
     )
-    model = StateSpaceLFM(config)
+    model = StateSpaceLFM([replace(config, seasons=item) for item in seasons])
     model.set_train_data(rows.x, rows.y, rows.weight)
     model.fit(context.seed)
     return model
 
 
-def _seasons(
-    season: Season, rows: Rows, context: BuildContext, step: float, span: float
-) -> tuple[SeasonConfig, ...]:
-    """Harmonics of the periods that a term names, or of the one that is found in the rows."""
-    periods = season.period if isinstance(season.period, tuple) else (season.period,)
-    if periods == (None,):
-        series = all_series(Covariates().unexplained(rows))
-        frequencies = [fundamental_of(find_season(series, season.n_harmonics))]
-    else:
+def _frequencies(
+    season: Season, rows: Rows, context: BuildContext
+) -> list[tuple[list[float], int]]:
+    """Of the periods that a term names, or that are found, for each output; how many harmonics at most.
+
+    The first season of an output is its own. Those of the other outputs may modulate it, as breathing does
+    the pulse.
+    """
+    if season.period is not None:
+        periods = season.period if isinstance(season.period, tuple) else (season.period,)
         frequencies = [frequency_of(period, context) or 0.0 for period in periods]
+        most = min(season.n_harmonics, _MOST_HARMONICS)
+        return [(sorted(frequencies, reverse=True), most)] * rows.y.shape[1]
+    series = all_series(Covariates().unexplained(rows))
+    own = [fundamental_of(find_season([pair], season.n_harmonics)) for pair in series]
+    return [
+        ([frequency, *_others(frequency, own)], season.n_harmonics) for frequency in own
+    ]
+
+
+def _others(own: float, all_of_them: Sequence[float]) -> list[float]:
+    """Frequencies of other outputs that are no multiples of an output's own, nor it of them."""
+    found: list[float] = []
+    for other in all_of_them:
+        is_new = all(_is_apart(other, known) for known in (own, *found))
+        if other and own and is_new:
+            found.append(other)
+    return found[:_MOST_OTHERS]
+
+
+def _is_apart(one: float, other: float) -> bool:
+    ratio = max(one, other) / (min(one, other) or 1.0)
+    return abs(ratio - round(ratio)) > _NEAR * ratio
+
+
+def _configs(
+    frequencies: Sequence[float], most: int, n_evolving: int, step: float, span: float
+) -> tuple[SeasonConfig, ...]:
+    """Harmonics of each frequency that has enough cycles in the record; the first may evolve."""
     found: list[SeasonConfig] = []
-    shortest = max(frequencies, default=0.0)
-    for frequency in sorted(frequencies, reverse=True):
+    for frequency in frequencies:
         n_cycles = frequency * span / (2 * np.pi)
         if n_cycles < _FEWEST_CYCLES:
             continue
-        orders = _orders(frequency, shortest if found else None, step, season.n_harmonics)
-        if not orders:
-            continue
-        evolves = season.evolves and not found and n_cycles >= _FEWEST_TO_EVOLVE
-        found.append(
-            SeasonConfig(
-                f"{season.term_name} {len(found) + 1}" if found else season.term_name,
-                tuple(frequency * order for order in orders),
-                orders,
-                min(_MOST_EVOLVING, len(orders)) if evolves else 0,
+        orders = _orders(frequency, frequencies[0] if found else None, step, most)
+        evolves = not found and n_cycles >= _FEWEST_TO_EVOLVE
+        if orders:
+            found.append(
+                SeasonConfig(
+                    f"{Season.term_name} {len(found) + 1}" if found else Season.term_name,
+                    tuple(frequency * order for order in orders),
+                    orders,
+                    min(n_evolving, len(orders)) if evolves else 0,
+                )
             )
-        )
     return tuple(found)
 
 
@@ -89,9 +125,9 @@ def _orders(frequency: float, shorter: float | None, step: float, most: int) -> 
     """
     highest = int(math.pi / step / frequency + _ROUNDING)
     if shorter is None:
-        return tuple(range(1, min(highest, most, _MOST_HARMONICS) + 1))
+        return tuple(range(1, min(highest, most) + 1))
     ratio = shorter / frequency
-    if abs(ratio - round(ratio)) > _WHOLE or ratio > most:
+    if abs(ratio - round(ratio)) > _WHOLE or not 1 < round(ratio) <= _MOST_CYCLES:
         return tuple(range(1, min(highest, _MOST_LONG) + 1))
     last = min(highest, _SIDEBANDS * round(ratio))
     return tuple(order for order in range(1, last + 1) if order % round(ratio))
