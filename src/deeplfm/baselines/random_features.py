@@ -170,7 +170,7 @@ class _Spectral(NamedModel):
     def build(self, rows: Rows, context: BuildContext) -> DeepLFM:
         """The sum of both terms, with a fixed starting size of the broad-band force."""
         deep = Deep(self.hidden, self.system, n_features=self.n_features)
-        model = (deep + BroadBand(system=self.system)).build(rows, context)
+        model = (deep + BroadBand(system=self.system)).build_features(rows, context)
         features = model.output_layer.block("broadband").features
         features.set_sensitivity(torch.full_like(features.sensitivity, _BROAD_BAND_STD))
         return model

@@ -1,8 +1,8 @@
 """Fits of sums in state-space form: parameters, logarithms and scores without a comparison of candidates.
 
-The evidence of all rows determines the parameters of each sum, and whether a positive target is modelled by
-its logarithm. It says little about which sum forecasts best far ahead, since it adds up predictions of the
-next row. So several sums have equal weights.
+The evidence of all rows determines the parameters of each sum, and whether a positive target is modelled
+by its logarithm. It says little about which sum forecasts best far ahead, since it adds up predictions
+of the next row. So several sums have equal weights.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from deeplfm.training import Rows, RowSource
 Prepare = Callable[[NDArray[np.bool_]], tuple[Scaling, Rows, list[Candidate]]]
 
 
-FEWEST_TO_CHALLENGE = 100  # rows, from which on other sums are compared with those in state-space form
+FEWEST_TO_CHALLENGE = (
+    100  # rows, from which on other sums are compared with those in state-space form
+)
 _MARGIN = 0.05  # nats per row by which one of them must lead
 
 

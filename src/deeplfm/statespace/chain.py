@@ -2,10 +2,10 @@ r"""Markov processes at the times of some rows, conditioned on noisy observation
 
     y_n = Σ_i h_i(t_n) s_i(t_n) + ε_n,
 
-where each s_i is a random walk or an Ornstein–Uhlenbeck process, and h_i is 1 or a wave. Given its value at
-one time, the future of s_i does not depend on its past. So the precision matrix of all values, ordered by
-time, has as many bands as there are processes, and its Cholesky factor takes a time that is linear in
-the number of rows, for any steps between them and any gaps.
+where each s_i is a random walk or an Ornstein–Uhlenbeck process, and h_i is 1 or a sinusoid. Given its
+value at one time, the future of s_i does not depend on its past. So the precision matrix of all values,
+ordered by time, has as many bands as there are processes, and its Cholesky factor takes a time that is
+linear in the number of rows, for any steps between them and any gaps.
 
 All variances are in units of the noise variance.
 """
@@ -21,7 +21,9 @@ from scipy.linalg.lapack import dtbtrs
 
 from deeplfm.statespace.parameters import Array, Processes
 
-_WALK_START = 1e-6  # variance of a random walk at the first time, over that of one step: the constant
+_WALK_START = (
+    1e-6  # variance of a random walk at the first time, over that of one step: the constant
+)
 # of the model is its level there, and a precision needs a variance
 
 
@@ -47,7 +49,7 @@ class Chain:
 
     @property
     def log_determinant(self) -> float:
-        """log |I + H P Hᵀ R⁻¹|: of the covariance of the observations over that of their noise."""
+        """Log |I + H P Hᵀ R⁻¹|: of the covariance of the observations over that of their noise."""
         return float(2 * np.log(self._factor[0]).sum()) - self._log_determinant_prior
 
     def states(self, weighted: Array) -> Array:
@@ -112,9 +114,7 @@ class Chain:
 
 
 def transitions(step: Array, processes: Processes) -> tuple[Array, Array, Array]:
-    """Variance at the first time; then for each step the part of a value that is kept, and the variance
-    that is gained.
-    """
+    """Variance at the first time; for each step, the part of a value that is kept and what is gained."""
     is_walk = processes.rate == 0
     typical = float(np.median(step)) if len(step) else 1.0
     start = np.where(is_walk, _WALK_START * typical, 1.0) * processes.variance

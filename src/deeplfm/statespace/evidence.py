@@ -2,9 +2,9 @@ r"""Gradient of the log evidence by Fisher's identity.
 
     ∂ log p(y | θ) = E[∂ log p(y, s, W | θ)],    the expectation over the posterior of s and W.
 
-The complete data (y, s, W) factorise into a normal density for each row, for each step of each process and for
-each weight. So the exact gradient for all parameters follows from posterior means, variances and covariances
-of neighbours in time, at the cost of about one more solution.
+The density of the complete data (y, s, W) is a product over rows, over steps of each process and over
+weights. So the exact gradient for all parameters follows from posterior means, variances and
+covariances of neighbours in time, at the cost of about one more solution.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from deeplfm.statespace.chain import transitions
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.parameters import Array, Layout, Processes, processes_of
-from deeplfm.statespace.solved import Known, Solved
+from deeplfm.statespace.solved import Known, Solved, distinct_times
 
 
 class Evidence:
@@ -27,7 +27,8 @@ class Evidence:
 
     def __init__(self, config: StateSpaceConfig, known: Known) -> None:
         self.layout, self._config, self._known = Layout(config), config, known
-        self._time, self._first = np.unique(known.x[:, 0], return_index=True)
+        self._time, place = distinct_times(config, known.x[:, 0])
+        self._first = np.unique(place, return_index=True)[1]
 
     def __call__(self, parameters: Array) -> tuple[float, Array]:
         """Value and gradient."""
@@ -40,7 +41,10 @@ class Evidence:
             by["slope"], place = 2 * float(columns[place]), place + 1
         by_variance, by_rate = self._by_process(solved, parameters)
         at = 0
-        for name, has in (("walk", self._config.has_walk), ("reversion", self._config.has_reversion)):
+        for name, has in (
+            ("walk", self._config.has_walk),
+            ("reversion", self._config.has_reversion),
+        ):
             if has:
                 by[name] = 2 * float(by_variance[at])
                 if name == "reversion":

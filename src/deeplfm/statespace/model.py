@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from deeplfm.errors import ConfigError
 from deeplfm.likelihoods import Gaussian
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import numpy_for
@@ -24,9 +25,9 @@ Moments = tuple[Float[Tensor, "S N D"], Float[Tensor, "S N D"]]
 class StateSpaceLFM(nn.Module):
     r"""Latent force model y = trend + season + covariates + level + noise in state-space form.
 
-    Its forces are white noise. So the model is a Markov process, which is solved exactly in a time that is
-    linear in the number of rows. Predictions average over draws of the parameters. New rows are taken in
-    without a fit.
+    Its forces are white noise. So the model is a Markov process, which is solved exactly in a time that
+    is linear in the number of rows. Predictions average over draws of the parameters. New rows are taken
+    in without a fit.
 
     Args:
         config: what the model of each output is made of.
@@ -43,14 +44,14 @@ class StateSpaceLFM(nn.Module):
         super().__init__()
         self.config = tuple(config)
         n_inputs, n_outputs = config[0].n_inputs, len(config)
-        double = {"dtype": torch.float64}
-        self.register_buffer("x", torch.zeros(n_rows, n_inputs, **double))
-        self.register_buffer("y", torch.zeros(n_rows, n_outputs, **double))
-        self.register_buffer("row_weight", torch.ones(n_rows, **double))
+        double = torch.float64
+        self.register_buffer("x", torch.zeros(n_rows, n_inputs, dtype=double))
+        self.register_buffer("y", torch.zeros(n_rows, n_outputs, dtype=double))
+        self.register_buffer("row_weight", torch.ones(n_rows, dtype=double))
         n_parameters = max(len(Layout(item).names) for item in config)
         shape = (n_outputs, config[0].n_draws, n_parameters)
-        self.register_buffer("draws", torch.zeros(shape, **double))
-        self.register_buffer("log_evidence", torch.zeros(n_outputs, **double))
+        self.register_buffer("draws", torch.zeros(shape, dtype=double))
+        self.register_buffer("log_evidence", torch.zeros(n_outputs, dtype=double))
         self.likelihood = Gaussian(n_inputs, n_outputs).double()
 
     @property
@@ -67,6 +68,19 @@ class StateSpaceLFM(nn.Module):
     def has_exact_output(self) -> bool:
         """False: the rows are kept, not sums over them."""
         return False
+
+    def statistics(
+        self,
+        x: Float[Tensor, "N P"],
+        y: Float[Tensor, "N D"],
+        row_weight: Float[Tensor, " N"] | None = None,
+    ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
+        """Refused: there are no sums over rows."""
+        raise ConfigError("statistics: a state-space model keeps its rows. Use condition_on.")
+
+    def solve(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
+        """Refused: there are no sums over rows."""
+        raise ConfigError("solve: a state-space model keeps its rows. Use set_train_data.")
 
     @torch.no_grad()
     def fit(self, seed: int = 0) -> None:
@@ -102,7 +116,8 @@ class StateSpaceLFM(nn.Module):
         """Take in further rows; the parameters stay as they are."""
         weight = x.new_ones(len(x)) if row_weight is None else row_weight
         pairs = ((self.x, x), (self.y, y), (self.row_weight, weight))
-        self.set_train_data(*(torch.cat([old, new.to(old)]) for old, new in pairs))
+        rows = [torch.cat([old, new.to(old)]) for old, new in pairs]
+        self.set_train_data(rows[0], rows[1], rows[2])
         self.likelihood.extend_support(x, y)
 
     def is_active(self, x: Float[Tensor, "N P"]) -> Bool[Tensor, " N"]:

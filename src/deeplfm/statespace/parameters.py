@@ -126,10 +126,8 @@ class Layout:
             for k in range(season.n_evolving):
                 for is_sine in (False, True):
                     rows.append((rate, size * share[k], season.frequencies[k], is_sine))
-        rate, variance, frequency, is_sine = (
-            np.array([row[i] for row in rows], dtype=np.float64) for i in range(4)
-        )
-        return Processes(rate, variance, frequency, is_sine.astype(bool))
+        table = np.array(rows, dtype=np.float64).reshape(-1, 4)
+        return Processes(table[:, 0], table[:, 1], table[:, 2], table[:, 3] > 0)
 
     def column_variance(self, parameters: Array) -> Array:
         """Prior variance of the weight of each column of :func:`design_of`."""

@@ -1,8 +1,9 @@
 r"""One output, solved for given parameters: y = ΦW + Hs + ε, everything Gaussian and in closed form.
 
-Columns Φ have weights W with independent normal priors, and s is a :class:`~deeplfm.statespace.chain.Chain`
-of Markov processes. With C = Cov(Hs + ε), the posterior of W needs ΦᵀC⁻¹Φ and ΦᵀC⁻¹y only, which take a time
-that is linear in the number of rows; the processes given W are those of the residuals y − ΦW.
+Columns Φ have weights W with independent normal priors, and s are the Markov processes of a
+:class:`~deeplfm.statespace.chain.Chain`. With C = Cov(Hs + ε), the posterior of W needs ΦᵀC⁻¹Φ and ΦᵀC⁻¹y
+only, which take a time that is linear in the number of rows; the processes given W are those of the
+residuals y − ΦW.
 """
 
 from __future__ import annotations
@@ -17,6 +18,15 @@ from scipy.linalg import cho_solve
 from deeplfm.statespace.chain import Chain
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.parameters import Array, Layout, columns_of, design_of, processes_of
+
+_TICK = 1e-9  # of a step: times that are closer are the same
+
+
+def distinct_times(config: StateSpaceConfig, times: Array) -> tuple[Array, NDArray[np.intp]]:
+    """Times since the beginning, in order and apart, and the place of each given time among them."""
+    tick = _TICK * config.step
+    ticks, place = np.unique(np.rint((times - config.begin) / tick), return_inverse=True)
+    return ticks * tick, place
 
 
 class Known(NamedTuple):
@@ -65,12 +75,12 @@ class Solved:
         chain, log_determinant, smooth = None, 0.0, np.zeros_like(both)
         states, there = np.zeros((len(x), 0, both.shape[1])), np.arange(len(x))
         if len(processes.rate):
-            times = np.concatenate([known.x[:, 0], x[:, 0]])
-            time, place = np.unique(times, return_inverse=True)
+            time, place = distinct_times(config, np.concatenate([known.x[:, 0], x[:, 0]]))
             here, there = place[: len(known.y)], place[len(known.y) :]
             processes = processes._replace(variance=processes.variance / noise**2)
-            precision = np.bincount(here, known.weight, minlength=len(time))
-            chain = Chain(time - config.begin, processes, precision)
+            precision = np.zeros(len(time))
+            np.add.at(precision, here, known.weight)
+            chain = Chain(time, processes, precision)
             totals = np.zeros((len(time), both.shape[1]))
             np.add.at(totals, here, weighted)
             found = chain.states(totals)
@@ -93,7 +103,9 @@ class Solved:
             + square
             - float(moment @ mean)
         )
-        return cls(config, mean, covariance, asked, states, chain, there, noise, float(log_evidence))
+        return cls(
+            config, mean, covariance, asked, states, chain, there, noise, float(log_evidence)
+        )
 
     def _parts(self, component: str | None) -> tuple[Array, Array, list[int] | None]:
         """What multiplies the weights, what the targets add, and the processes that count."""

@@ -65,8 +65,8 @@ def _frequencies(
 ) -> list[tuple[list[float], int]]:
     """Of the periods that a term names, or that are found, for each output; how many harmonics at most.
 
-    The first season of an output is its own. Those of the other outputs may modulate it, as breathing does
-    the pulse.
+    The first season of an output is its own. Those of the other outputs may modulate it, as breathing
+    does the pulse.
     """
     if season.period is not None:
         periods = season.period if isinstance(season.period, tuple) else (season.period,)
@@ -75,9 +75,7 @@ def _frequencies(
         return [(sorted(frequencies, reverse=True), most)] * rows.y.shape[1]
     series = all_series(Covariates().unexplained(rows))
     own = [fundamental_of(find_season([pair], season.n_harmonics)) for pair in series]
-    return [
-        ([frequency, *_others(frequency, own)], season.n_harmonics) for frequency in own
-    ]
+    return [([frequency, *_others(frequency, own)], season.n_harmonics) for frequency in own]
 
 
 def _others(own: float, all_of_them: Sequence[float]) -> list[float]:

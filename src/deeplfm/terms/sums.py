@@ -39,7 +39,8 @@ class Sum:
 
     def __add__(self, other: Term | Sum) -> Sum:
         return Sum(
-            (*self.terms, *(other.terms if isinstance(other, Sum) else (other,))), self.uses_features
+            (*self.terms, *(other.terms if isinstance(other, Sum) else (other,))),
+            self.uses_features,
         )
 
     def __iter__(self) -> Iterator[Term]:
@@ -99,16 +100,21 @@ class Sum:
         return None if self.is_markov else collapsed_schedule(n_steps)
 
     def build(self, rows: Rows, context: BuildContext) -> DeepLFM | StateSpaceLFM:
-        """A model of these terms: fitted, in state-space form; or with starting values from the rows.
+        """A model of these terms: fitted, in state-space form; or with starting values from the rows."""
+        from deeplfm.terms.state_space import build_state_space
+
+        if self.is_markov:
+            return build_state_space(self.terms, rows, context)
+        return self.build_features(rows, context)
+
+    def build_features(self, rows: Rows, context: BuildContext) -> DeepLFM:
+        """A model whose terms are blocks of features, with starting values read from the rows.
 
         Each term takes out what it explains before the next one reads the rows. Known covariates have
         a term of their own even where the sum names none.
         """
         from deeplfm.terms.covariates import Covariates
-        from deeplfm.terms.state_space import build_state_space
 
-        if self.is_markov:
-            return build_state_space(self.terms, rows, context)
         terms = list(self.terms)
         if rows.x.shape[1] > 1 and not any(isinstance(term, Covariates) for term in terms):
             terms.append(Covariates())
