@@ -16,6 +16,7 @@ import typer
 
 import deeplfm
 from deeplfm.cli import (
+    benchmark,
     curves,
     data,
     demo,
@@ -90,6 +91,7 @@ add_command(app, figures.plot, figures.EXAMPLES)
 add_command(app, info.info, info.EXAMPLES)
 add_command(app, models.models, models.EXAMPLES)
 add_command(app, reproduce.reproduce, reproduce.EXAMPLES)
+add_command(app, benchmark.benchmark, benchmark.EXAMPLES)
 add_command(data_app, data.list_data, data.LIST_EXAMPLES, "list")
 add_command(data_app, data.fetch_data, data.FETCH_EXAMPLES, "fetch")
 app.add_typer(data_app, name="data", help="List and fetch example data sets.")

@@ -146,6 +146,14 @@ class Precision(StrEnum):
     FLOAT64 = "float64"
 
 
+class Effort(StrEnum):
+    """How many candidates are tried."""
+
+    FAST = "fast"
+    DEFAULT = "default"
+    THOROUGH = "thorough"
+
+
 @dataclass(frozen=True)
 class FitOptions:
     """Settings of the model and its training; defaults are the estimator's."""
@@ -154,11 +162,18 @@ class FitOptions:
         str,
         _model(
             "MODEL",
-            'Name such as ensemble, dlfm, lfm or paper, or sum of terms such as "trend + season(12) + '
+            'Name such as auto, ensemble, dlfm or paper, or sum of terms such as "trend + season(12) + '
             'level"; deeplfm models lists all.',
             autocompletion=_complete_model,
         ),
-    ] = "ensemble"
+    ] = "auto"
+    effort: Annotated[
+        Effort,
+        typer.Option(
+            help="How much --model auto tries: seconds, tens of seconds, as long as it takes.",
+            rich_help_panel="Model",
+        ),
+    ] = Effort.DEFAULT
     input_dependent_noise: Annotated[
         bool, flag("Model", "--input-dependent-noise", "Noise that varies with time.")
     ] = False

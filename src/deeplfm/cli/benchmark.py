@@ -1,0 +1,79 @@
+"""``deeplfm benchmark``: forecasts of public series beside those of other libraries."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deeplfm.cli.options import OutputOptions, option
+from deeplfm.cli.terminal import Terminal, table
+
+EXAMPLES = (
+    "deeplfm benchmark forecasting --set public",
+    "deeplfm benchmark forecasting --set report --models 'deeplfm fast,AutoETS' --out records.jsonl",
+)
+
+
+class Topic(StrEnum):
+    """What is compared."""
+
+    FORECASTING = "forecasting"
+
+
+def benchmark(
+    topic: Annotated[Topic, typer.Argument(help="What to compare.")],
+    *,
+    set_name: Annotated[
+        str, option(None, "NAME", "Series: choose, report or public.", "--set")
+    ] = "public",
+    models: Annotated[
+        str, option(None, "NAMES", "Models, separated by commas.", "--models")
+    ] = "deeplfm fast,AutoARIMA,AutoETS,AutoTheta,SeasonalNaive",
+    out: Annotated[
+        Path,
+        option(
+            "Results", "FILE", "Records, one JSON line each; kept and continued.", "--out", "-o"
+        ),
+    ] = Path("benchmark.jsonl"),
+    first: Annotated[
+        int | None, option(None, "N", "Only the first series of each frequency.", min=1)
+    ] = None,
+    document: Annotated[
+        Path | None, option("Results", "FILE", "Write the tables as Markdown.")
+    ] = None,
+    output: OutputOptions,
+) -> None:
+    """Forecast the end of public series with deeplfm and its peers; print scores and CPU seconds.
+
+    Peers are told the season; deeplfm is given timestamps. An interrupted run continues.
+    """
+    from deeplfm.experiments.forecasting.page import markdown, overview
+    from deeplfm.experiments.forecasting.runner import run_benchmark
+    from deeplfm.experiments.forecasting.series import load_series
+
+    del topic
+    terminal = Terminal(output)
+    series = load_series(set_name)
+    if first is not None:
+        counts: dict[str, int] = {}
+        chosen = []
+        for item in series:
+            counts[item.frequency] = counts.get(item.frequency, 0) + 1
+            if counts[item.frequency] <= first:
+                chosen.append(item)
+        series = chosen
+    names = [name.strip() for name in models.split(",") if name.strip()]
+    records = run_benchmark(series, names, out)
+    records = records[records["series"].isin([item.name for item in series])]
+    records = records[records["failed"].isna()] if "failed" in records else records
+    found = overview(records)
+    shown = found.drop(columns=["series", "median_MASE", "sMAPE"])
+    rows = [[str(name), *(f"{value:.3g}" for value in row)] for name, row in shown.iterrows()]
+    headers = ["model", *(str(name).replace("_", " ") for name in shown.columns)]
+    terminal.print(table(headers, rows, f"{len(series)} series of {set_name!r}"))
+    terminal.print_json({"set": set_name, "scores": found.to_dict("index")})
+    if document is not None:
+        document.write_text(markdown(records, f"Set {set_name!r}"))
