@@ -11,7 +11,7 @@ _ORDER = ["hourly", "daily", "weekly", "monthly", "quarterly", "yearly"]
 
 
 def ratios(records: pd.DataFrame, model: str, score: str) -> pd.DataFrame:
-    """Geometric mean over series of the ratio of a score to that of each peer, by frequency and in all."""
+    """Geometric mean over series of the ratio of a score to that of each peer, by frequency."""
     wide = records.pivot(index=["frequency", "series"], columns="model", values=score)
     peers = [peer for peer in PEERS if peer in wide]
     logs = np.log(wide[peers].rdiv(wide[model], axis=0))

@@ -24,8 +24,8 @@ def run_benchmark(
 ) -> pd.DataFrame:
     """Scores and CPU seconds of every model on every series, with one thread.
 
-    Records are appended to a file of JSON lines as they are made, and those that are there already are not
-    made again: an interrupted run goes on where it stopped.
+    Records are appended to a file of JSON lines as they are made, and those that are there already are
+    not made again: an interrupted run goes on where it stopped.
 
     Args:
         series: what to forecast.

@@ -16,8 +16,8 @@ SCORES = ("mase", "smape", "msis", "crps", "coverage80", "coverage95")
 def score_forecast(series: BenchmarkSeries, quantiles: Array) -> dict[str, float]:
     """Scores of one forecast.
 
-    MASE and MSIS are in units of the mean absolute seasonal difference of the known values; the CRPS, in the
-    same units, is estimated from five quantiles.
+    MASE and MSIS are in units of the mean absolute seasonal difference of the known values; the CRPS, in
+    the same units, is estimated from five quantiles.
 
     Args:
         series: known and later values.

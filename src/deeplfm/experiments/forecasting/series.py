@@ -60,8 +60,8 @@ def load_series(name: str, file: Path | None = None) -> list[BenchmarkSeries]:
     """The series of a set, or of a file in long form.
 
     Args:
-        name: "choose" and "report", from the folder ``series`` below ``DEEPLFM_DATA``: choose by the first,
-            and report the second; "public" from installed packages.
+        name: "choose" and "report", from the folder ``series`` below ``DEEPLFM_DATA``: choose by the
+            first, and report the second; "public" from installed packages.
         file: a CSV with the columns unique_id, frequency, season, step, y and split ("train", "test").
     """
     if file is None and name == "public":
