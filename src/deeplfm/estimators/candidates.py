@@ -152,4 +152,5 @@ def _candidate(name: str, model: Model, context: BuildContext, n_steps: int | No
     def build(rows: Any, seed: int) -> Any:
         return model.build(rows, replace(context, seed=seed))
 
-    return Candidate(name, build, model.schedule(steps), model.margin)
+    restarts = getattr(model, "n_restarts", 1)
+    return Candidate(name, build, model.schedule(steps), model.margin, n_restarts=restarts)

@@ -14,6 +14,7 @@ from deeplfm.experiments.models import (
     dlfm,
     ensemble,
     paper_dlfm,
+    reference_dlfm,
 )
 from deeplfm.experiments.paper.signals import CHARIS, Signals, extrapolated, imputed, signals_of
 
@@ -65,7 +66,7 @@ def extrapolation(substitute: str | None = None) -> Experiment:
         "extrapolation: 700 rows to train on, the next 300 to predict",
         "Table 1, Figure 4",
         Case("extrapolation", partial(extrapolated, signals, 700)),
-        _models(),
+        _models(reference_dlfm("DLFM (Q=1)", n_samples=30, n_steps=3000, n_restarts=2)),
         _EXTRAPOLATION,
         drawn=("ensemble", "DLFM", "DGP-EQ"),
     )
@@ -233,11 +234,12 @@ def _three_signals(
     )
 
 
-def _models() -> tuple[Entry, ...]:
+def _models(*others: Entry) -> tuple[Entry, ...]:
     return (
         ensemble("series"),
         dlfm("series", "DLFM (Q=1)"),
         *_published_models(),
+        *others,
         *deep_gp("DGP-EQ", "DGP-EQ"),
         *deep_gp("DGP-ARC", "DGP-ARC"),
         *(comparator(name, paper=name) for name in ("VAR-GP", "DNN", "LFM-RFF")),

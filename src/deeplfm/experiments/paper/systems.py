@@ -22,6 +22,7 @@ from deeplfm.experiments.models import (
     dlfm,
     ensemble,
     paper_dlfm,
+    reference_dlfm,
 )
 
 _OTHERS = ("GP", "LFM", "ridge on lags", "last period")
@@ -39,6 +40,7 @@ def fitzhugh_nagumo() -> Experiment:
             ensemble("series"),
             dlfm("series"),
             paper_dlfm(n_forces=2, n_features=50),
+            reference_dlfm(n_forces=2, n_features=50, n_samples=30, n_restarts=2),
             comparator("C-DGP", paper="C-DGP"),
             *deep_gp("DGP-EQ", "DGP-EQ"),
             *comparators(*_OTHERS),

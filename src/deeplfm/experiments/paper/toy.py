@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from deeplfm.data.toy import toy_system
 from deeplfm.experiments.declaration import Case, Column, Experiment, Split, paper_table
-from deeplfm.experiments.models import comparators, deep_gp, dlfm, ensemble, paper_dlfm
+from deeplfm.experiments.models import (
+    comparators,
+    deep_gp,
+    dlfm,
+    ensemble,
+    paper_dlfm,
+    reference_dlfm,
+)
 
 
 def toy() -> Experiment:
@@ -24,6 +31,7 @@ def toy() -> Experiment:
             ensemble("series"),
             dlfm("series"),
             paper_dlfm(batch_size=500),  # all training rows, as in the paper
+            reference_dlfm(),
             *deep_gp("DGP-EQ", paper="DGP"),
             *deep_gp("DGP-ARC"),
             *comparators("GP", "VAR-GP", "DNN", "LFM", "LFM-RFF", "hybrid kernel"),
