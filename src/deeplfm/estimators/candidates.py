@@ -17,6 +17,7 @@ from deeplfm.errors import ConfigError
 from deeplfm.selection.candidate import Candidate
 from deeplfm.terms import (
     BuildContext,
+    Dlfm,
     NamedModel,
     Paper,
     SharedForces,
@@ -119,7 +120,7 @@ def _read(model: Any, is_series: bool) -> Model:
         )
     name = model.strip()
     named: dict[str, Callable[[], Model]] = {
-        "dlfm": lambda: SERIES["deep"] if is_series else Table(),
+        "dlfm": Dlfm if is_series else Table,
         "lfm": lambda: Sum((SharedForces(),)),
         "paper": Paper,
     }

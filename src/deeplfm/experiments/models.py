@@ -44,27 +44,42 @@ def ensemble(kind: str, label: str = "ensemble", **settings: Any) -> Entry:
     return Entry(label, partial(_build_ours, "ensemble", kind, settings))
 
 
-def dlfm(kind: str, paper: str = "DLFM", label: str = "DLFM", **settings: Any) -> Entry:
-    """One model with hidden layers.
+def dlfm(kind: str, paper: str = "DLFM", **settings: Any) -> Entry:
+    """One model whose hidden layers carry the forecast.
 
     Args:
         kind: of the data, "series" or "table".
         paper: row of the paper's table.
-        label: in the table.
         settings: other than the defaults.
     """
-    return Entry(label, partial(_build_ours, "dlfm", kind, settings), paper)
+    return Entry("DLFM", partial(_build_ours, "dlfm", kind, settings), paper, has_hidden_layer=True)
+
+
+def beside_sinusoids(suffix: str = "", paper: str | None = None, **settings: Any) -> Entry:
+    """The paper's hidden layers beside sinusoids, which may carry all of the forecast."""
+    label = f"sinusoids + deep {suffix}".strip()
+    return Entry(label, partial(_build_ours, "beside", "series", settings), paper)
+
+
+def shallow(*models: str) -> tuple[Entry, ...]:
+    """Sums of terms without a hidden layer."""
+    return tuple(
+        Entry(f"LFM: {model}", partial(_build_ours, model, "series", {}), has_hidden_layer=False)
+        for model in models
+    )
 
 
 def paper_dlfm(label: str = "DLFM (paper)", paper: str = "DLFM", **settings: Any) -> Entry:
     """The model of the paper's text, by default with one hidden layer of 3 units and 100 features."""
-    return Entry(label, partial(_build_ours, "paper", "", _AS_PUBLISHED | settings), paper)
+    build = partial(_build_ours, "paper", "", _AS_PUBLISHED | settings)
+    return Entry(label, build, paper, has_hidden_layer=True)
 
 
 def reference_dlfm(paper: str = "DLFM", **settings: Any) -> Entry:
     """The model as the authors' public code builds and trains it."""
     label = "DLFM (reference)"
-    return Entry(label, partial(_build_ours, "reference", "", _AS_PUBLISHED | settings), paper)
+    build = partial(_build_ours, "reference", "", _AS_PUBLISHED | settings)
+    return Entry(label, build, paper, has_hidden_layer=True)
 
 
 def comparator(
@@ -78,7 +93,9 @@ def comparator(
         label: in the table; by default the name.
         settings: other than its defaults, which are the paper's.
     """
-    return Entry(label or name, partial(_build_comparator, name, settings), paper)
+    is_shallow = False if name in ("LFM", "LFM-RFF") else None
+    build = partial(_build_comparator, name, settings)
+    return Entry(label or name, build, paper, has_hidden_layer=is_shallow)
 
 
 def deep_gp(name: str, paper: str | None = None, **settings: Any) -> tuple[Entry, Entry]:
@@ -120,7 +137,7 @@ def _build_ours(
 def _model(name: str, kind: str, sizes: dict[str, Any], is_quick: bool) -> Any:
     """The argument ``model`` of the estimator."""
     from deeplfm.estimators.candidates import OF_ALL, OF_SERIES
-    from deeplfm.terms import Deep, Paper, Reference, Sum, Table
+    from deeplfm.terms import Deep, Dlfm, Paper, Reference, Sum, Table, parse
     from deeplfm.terms.candidates import SERIES
 
     if name == "paper":
@@ -128,9 +145,13 @@ def _model(name: str, kind: str, sizes: dict[str, Any], is_quick: bool) -> Any:
     if name == "reference":
         return Reference(**sizes | ({"n_samples": 2, "n_restarts": 1} if is_quick else {}))
     is_table = kind == "table"
-    deep = Table(**sizes) if is_table else Sum((Deep(**sizes), *SERIES["deep"].terms[1:]))
     if name == "dlfm":
+        return Table(**sizes) if is_table else Dlfm(**sizes)
+    deep = Table(**sizes) if is_table else Sum((Deep(**sizes), *SERIES["deep"].terms[1:]))
+    if name == "beside":
         return deep
+    if name != "ensemble":
+        return parse(name)
     if is_quick:  # two members in place of all
         return {"deep": deep, _QUICK_MEMBERS[kind]: _QUICK_MEMBERS[kind]}
     if not sizes:

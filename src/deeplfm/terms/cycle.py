@@ -154,7 +154,7 @@ def track(series: Sequence[Series], cycles: Cycles, n_steps: int = _STEPS) -> Cy
     evidence = sum(item.evidence for item in local) - 0.5 * float(away @ (precision * away) + occam)
     evidence += sum(clock.log_prior for clock in clocks)
     known = sum(item.curvature for item in local) + np.diag(precision) / _FORECAST_SCALE**2
-    covariance = np.linalg.inv(known)
+    covariance = np.asarray(np.linalg.inv(known), dtype=np.float64)
     found = []
     for clock, begin, end in zip(clocks, (0, *ends), (*ends, len(weight)), strict=True):
         own = slice(int(begin), int(end))

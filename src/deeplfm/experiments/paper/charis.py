@@ -8,6 +8,7 @@ from typing import Any
 
 from deeplfm.experiments.declaration import Case, Column, Entry, Experiment, paper_table
 from deeplfm.experiments.models import (
+    beside_sinusoids,
     comparator,
     comparators,
     deep_gp,
@@ -15,6 +16,7 @@ from deeplfm.experiments.models import (
     ensemble,
     paper_dlfm,
     reference_dlfm,
+    shallow,
 )
 from deeplfm.experiments.paper.signals import CHARIS, Signals, extrapolated, imputed, signals_of
 
@@ -99,7 +101,7 @@ def two_hidden(substitute: str | None = None) -> Experiment:
         Case("extrapolation", partial(extrapolated, signals, 700)),
         (
             ensemble("series", hidden=(3, 3)),
-            dlfm("series", "DLFM (Q=1)", hidden=(3, 3)),
+            beside_sinusoids(hidden=(3, 3)),
             *_published_models(hidden=(3, 3)),
             *deep_gp("DGP-EQ", "DGP-EQ", hidden=(3, 3)),
             *deep_gp("DGP-ARC", "DGP-ARC", hidden=(3, 3)),
@@ -159,9 +161,9 @@ def hyperparameters(substitute: str | None = None) -> Experiment:
     names = [f"D={width} M={n_features} Q={n_forces}" for width, n_features, n_forces in sizes]
     models: list[Entry] = []
     for name, (width, n_features, n_forces) in zip(names, sizes, strict=True):
-        size = {"hidden": (width,), "n_features": n_features, "n_forces": n_forces}
+        size: dict[str, Any] = {"hidden": (width,), "n_features": n_features, "n_forces": n_forces}
         models.append(ensemble("series", f"ensemble {name}", **size))
-        models.append(dlfm("series", name, f"DLFM {name}", **size))
+        models.append(beside_sinusoids(name, **size))
         models.append(paper_dlfm(f"DLFM (paper) {name}", name, **size))
     return _experiment(
         signals,
@@ -240,6 +242,8 @@ def _models(*others: Entry) -> tuple[Entry, ...]:
         dlfm("series", "DLFM (Q=1)"),
         *_published_models(),
         *others,
+        beside_sinusoids(),
+        *shallow("trend + season + broadband", "sinusoids + broadband"),
         *deep_gp("DGP-EQ", "DGP-EQ"),
         *deep_gp("DGP-ARC", "DGP-ARC"),
         *(comparator(name, paper=name) for name in ("VAR-GP", "DNN", "LFM-RFF")),

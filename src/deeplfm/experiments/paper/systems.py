@@ -16,6 +16,7 @@ from deeplfm.experiments.declaration import (
     series_split,
 )
 from deeplfm.experiments.models import (
+    beside_sinusoids,
     comparator,
     comparators,
     deep_gp,
@@ -23,6 +24,7 @@ from deeplfm.experiments.models import (
     ensemble,
     paper_dlfm,
     reference_dlfm,
+    shallow,
 )
 
 _OTHERS = ("GP", "LFM", "ridge on lags", "last period")
@@ -41,6 +43,8 @@ def fitzhugh_nagumo() -> Experiment:
             dlfm("series"),
             paper_dlfm(n_forces=2, n_features=50),
             reference_dlfm(n_forces=2, n_features=50, n_samples=30, n_restarts=2),
+            beside_sinusoids(),
+            *shallow("trend + season + broadband", "sinusoids + broadband"),
             comparator("C-DGP", paper="C-DGP"),
             *deep_gp("DGP-EQ", "DGP-EQ"),
             *comparators(*_OTHERS),
@@ -74,6 +78,8 @@ def lorenz_attractor() -> Experiment:
             ensemble("series", hidden=(3, 3)),
             dlfm("series", hidden=(3, 3)),
             paper_dlfm(n_forces=2, n_features=50, hidden=(3, 3)),
+            beside_sinusoids(hidden=(3, 3)),
+            *shallow("trend + season + broadband", "sinusoids + broadband"),
             *deep_gp("DGP-EQ", "DGP-EQ", hidden=(3, 3)),
             *comparators(*_OTHERS),
         ),

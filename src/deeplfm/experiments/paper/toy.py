@@ -5,12 +5,14 @@ from __future__ import annotations
 from deeplfm.data.toy import toy_system
 from deeplfm.experiments.declaration import Case, Column, Experiment, Split, paper_table
 from deeplfm.experiments.models import (
+    beside_sinusoids,
     comparators,
     deep_gp,
     dlfm,
     ensemble,
     paper_dlfm,
     reference_dlfm,
+    shallow,
 )
 
 
@@ -31,7 +33,9 @@ def toy() -> Experiment:
             ensemble("series"),
             dlfm("series"),
             paper_dlfm(batch_size=500),  # all training rows, as in the paper
-            reference_dlfm(),
+            reference_dlfm(n_samples=30, n_restarts=2),
+            beside_sinusoids(),
+            *shallow("trend + season + broadband", "sinusoids + broadband"),
             *deep_gp("DGP-EQ", paper="DGP"),
             *deep_gp("DGP-ARC"),
             *comparators("GP", "VAR-GP", "DNN", "LFM", "LFM-RFF", "hybrid kernel"),
