@@ -38,7 +38,7 @@ class Dlfm(NamedModel):
     def sums(self) -> tuple[Sum, Sum]:
         """The sum with clocks, and the one without."""
         deep = Deep(self.hidden, n_forces=self.n_forces, n_features=self.n_features)
-        return WarpedTime() + LocalLevel(), deep + BroadBand()
+        return WarpedTime() + LocalLevel(damped=True), deep + BroadBand()
 
     def schedule(self, n_steps: int) -> Schedule:
         """Full batches, the exact output weights solved in each step."""

@@ -13,6 +13,7 @@ import torch
 from deeplfm.config import BlockConfig, LayerConfig
 from deeplfm.errors import ConfigError, UnsuitableError
 from deeplfm.layers import Block, Layer
+from deeplfm.model import DeepLFM
 from deeplfm.terms.base import (
     BlockPlan,
     BuildContext,
@@ -21,11 +22,13 @@ from deeplfm.terms.base import (
     Term,
     of_time,
     refuse_shared,
+    set_noise,
 )
 from deeplfm.terms.clock import Clock
 from deeplfm.terms.clock_search import find_cycles
 from deeplfm.terms.cycle import Shape
 from deeplfm.terms.initial import all_series, with_values
+from deeplfm.terms.local_level import INCREMENT, LocalLevel
 from deeplfm.terms.season import Season
 from deeplfm.terms.trend import SCALE
 from deeplfm.training import Rows
@@ -33,6 +36,7 @@ from deeplfm.variational import FullCovariance
 
 _MOST_ROWS = 5000  # the search solves for shapes and phases of all of them at once
 _N_SAMPLES, _N_PATHS = 4, 256  # of the phases: the further ahead, the more they differ
+_LEAST_LEVEL = 0.01  # of the size that a level beside other terms starts with
 _UNUSED = 1e-6  # standard deviation of weights that only another clock uses
 
 
@@ -104,6 +108,7 @@ class WarpedTime(Term):
             HiddenPlan(
                 (layer,), lambda layers: _initialise_phases(layers[0], clocks), _N_SAMPLES, _N_PATHS
             ),
+            lambda model: _initialise_rest(model, shapes),
         )
 
 
@@ -133,6 +138,22 @@ def _initialise_phases(layer: Layer, clocks: tuple[Clock, ...]) -> None:
         weights.raw_root[c, 0][np.ix_(own, own)] = raw
     features.set_sensitivity(sensitivity)
     layer.requires_grad_(False)
+
+
+@torch.no_grad()
+def _initialise_rest(model: DeepLFM, shapes: tuple[Shape, ...]) -> None:
+    """Noise, and a level beside the clocks, start as they were found with the phases.
+
+    A random walk of standard deviation σ over the record has waves of variance 2σ²/(πj)², of j half
+    cycles each.
+    """
+    set_noise(model, torch.tensor([shape.noise for shape in shapes], dtype=torch.float64))
+    for block in model.output_layer.blocks:
+        if block.name == LocalLevel.term_name:
+            found = [math.pi * math.sqrt(shape.slow / 2) / INCREMENT for shape in shapes]
+            sensitivity = block.features.sensitivity
+            factor = torch.tensor(found).clamp(_LEAST_LEVEL, 1.0).to(sensitivity)
+            block.features.set_sensitivity(sensitivity * factor[:, None, None])
 
 
 @torch.no_grad()
