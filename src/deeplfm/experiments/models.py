@@ -139,7 +139,17 @@ def _build_ours(
 def _model(name: str, kind: str, sizes: dict[str, Any], is_quick: bool) -> Any:
     """The argument ``model`` of the estimator."""
     from deeplfm.estimators.candidates import OF_ALL, OF_SERIES
-    from deeplfm.terms import Deep, Dlfm, Paper, Reference, Sum, Table, parse
+    from deeplfm.terms import (
+        BroadBand,
+        Deep,
+        Dlfm,
+        Paper,
+        Reference,
+        Sinusoids,
+        Sum,
+        Table,
+        parse,
+    )
     from deeplfm.terms.candidates import SERIES
 
     if name == "paper":
@@ -149,7 +159,8 @@ def _model(name: str, kind: str, sizes: dict[str, Any], is_quick: bool) -> Any:
     is_table = kind == "table"
     if name == "dlfm":
         return Table(**sizes) if is_table else Dlfm(**sizes)
-    deep = Table(**sizes) if is_table else Sum((Deep(**sizes), *SERIES["deep"].terms[1:]))
+    few = Sinusoids(8, bandwidth=2.0, learn_bandwidth=True)
+    deep = Table(**sizes) if is_table else Sum((Deep(**sizes), few, BroadBand()))
     if name == "beside":
         return deep
     if name != "ensemble":

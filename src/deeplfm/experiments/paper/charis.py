@@ -70,6 +70,13 @@ def extrapolation(substitute: str | None = None) -> Experiment:
         Case("extrapolation", partial(extrapolated, signals, 700)),
         _models(reference_dlfm("DLFM (Q=1)", n_samples=30, n_steps=3000, n_restarts=2)),
         _EXTRAPOLATION,
+        notes=(
+            "DLFM (reference): 3000 steps, 30 samples, the better of two restarts by the training "
+            "objective. The paper gives no number of steps, and its record is not available offline: the "
+            "signals are of another patient.",
+            "DLFM has a hidden clock for the pulse, which ABP and ECG share, one for breathing, and sums "
+            "and differences of their phases, since breathing modulates the pulse.",
+        ),
         drawn=("ensemble", "DLFM", "DGP-EQ"),
     )
 
