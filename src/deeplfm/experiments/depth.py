@@ -1,4 +1,4 @@
-"""What depth is worth: the best model without a hidden layer, the best with one, and the ensemble."""
+"""The worth of depth: the best model without a hidden layer, the best with one, and the ensemble."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def _best(outcome: Outcome, has_hidden_layer: bool) -> Entry | None:
     for entry in outcome.experiment.models:
         if entry.has_hidden_layer is not has_hidden_layer:
             continue
-        judged = [c for c in outcome.experiment.columns if c.metric == "mnll"]
-        found = [outcome.summary(entry, c) for c in judged or outcome.experiment.columns]
+        compared = [c for c in outcome.experiment.columns if c.metric == "mnll"]
+        found = [outcome.summary(entry, c) for c in compared or outcome.experiment.columns]
         medians = [item.median for item in found if item is not None]
         if medians and len(medians) == len(found):
             scores[entry] = statistics.fmean(medians)

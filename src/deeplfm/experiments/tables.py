@@ -18,7 +18,7 @@ WORDS = (
 )
 MODELS = (
     "The ensemble weighs several models, most of them without a hidden layer, by held-out rows. DLFM is "
-    "one model whose hidden layers carry the forecast: of a series, hidden clocks whose rate may wander "
+    "one model whose hidden layers carry the forecast: of a series, hidden clocks whose rate may vary "
     "and functions of their phases, beside a level (the paper's hidden layers where there is no cycle); "
     "of a table, hidden layers beside smooth features. Rows marked (paper) follow the paper's text, rows "
     "marked (reference) the authors' public code. An LFM has no hidden layer. Sinusoids + deep "

@@ -1,4 +1,4 @@
-r"""A clock whose rate wanders: the phase φ(t) = ωt + w(t), and its prior.
+r"""A clock whose rate varies: the phase φ(t) = ωt + w(t), and its prior.
 
 The rate of a heart or of breathing changes, and the change lasts. So φ' = ω + r, where r is the response
 of a first-order system to white noise (an Ornstein–Uhlenbeck process of correlation time τ), and w is its
@@ -97,13 +97,13 @@ class Clock:
 
     @property
     def log_prior(self) -> float:
-        """Of the diffusion: clocks keep time unless the values say otherwise."""
+        """Of the diffusion: clocks keep time unless the values show otherwise."""
         n_cycles = self.fundamental * self.span / (2 * np.pi)
         nats = _NATS * max(1.0, _MANY_CYCLES / n_cycles)  # few cycles cannot show how they differ
         return -nats * math.log(self.diffusion / STEADIEST) / math.log(math.sqrt(10))
 
     def columns(self, time: Array) -> Array:
-        """What the weights multiply: cosines and sines of w, and time."""
+        """Columns that the weights multiply: cosines and sines of w, and time."""
         angle = np.outer(time, self.base * np.arange(1, self.n_waves + 1))
         size = self.size
         return np.column_stack([np.cos(angle) * size, np.sin(angle) * size, time])

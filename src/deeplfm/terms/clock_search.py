@@ -1,4 +1,4 @@
-"""The search for clocks: their frequencies, how their rates wander, and which outputs share them."""
+"""The search for clocks: their frequencies, how their rates vary, and which outputs share them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def find_cycle(series: Series) -> Cycles | None:
         return None
     worth = tempered([series], best).shapes[0].row_worth
     sharp = [track([series], _worth(item, worth), n_steps=4) for item in sharp]
-    return wandered([series], max(sharp, key=lambda cycles: cycles.evidence))
+    return with_best_priors([series], max(sharp, key=lambda cycles: cycles.evidence))
 
 
 def _worth(cycles: Cycles, worth: float) -> Cycles:
@@ -150,7 +150,7 @@ def _sharpened(series: Sequence[Series], cycles: Cycles) -> Cycles:
     return best
 
 
-def wandered(series: Sequence[Series], cycles: Cycles) -> Cycles:
+def with_best_priors(series: Sequence[Series], cycles: Cycles) -> Cycles:
     """The prior of each clock in turn that has the highest evidence, by steps on a grid."""
     best = cycles
     for index, kind in enumerate(cycles.clocks):
@@ -237,7 +237,7 @@ def _with_products(series: Sequence[Series], groups: Sequence[Group]) -> Cycles:
         pruned = tuple(_pruned(shape, certain) for shape in start.shapes)
         item = track(series, replace(start, shapes=pruned))
         found.append((item.evidence + _CERTAIN[certain], item))
-    return wandered(series, max(found, key=lambda pair: pair[0])[1])
+    return with_best_priors(series, max(found, key=lambda pair: pair[0])[1])
 
 
 def _widened(shape: Shape, own: int) -> Shape:

@@ -77,7 +77,7 @@ def extrapolation(substitute: str | None = None) -> Experiment:
             "DLFM has a hidden clock for the pulse, which ABP and ECG share, one for breathing, and sums "
             "and differences of their phases, since breathing modulates the pulse.",
         ),
-        drawn=("ensemble", "DLFM", "DGP-EQ"),
+        drawn=("DLFM", "DGP-EQ"),
     )
 
 
@@ -93,7 +93,7 @@ def imputation(substitute: str | None = None) -> Experiment:
         _models(),
         _IMPUTATION,
         notes=("Removed: rows 200 to 349, 400 to 549 and 600 to 749 of the signals.",),
-        drawn=("ensemble", "DLFM", "DGP-EQ"),
+        drawn=("DLFM", "DGP-EQ"),
     )
 
 

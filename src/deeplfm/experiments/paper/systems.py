@@ -62,8 +62,8 @@ def fitzhugh_nagumo() -> Experiment:
             "likely hidden layer, where the published one infers all weights variationally, and "
             "extrapolates by integrating the equation with the fitted parameters.",
             "DLFM (reference): 2000 steps, 30 samples, the better of two restarts by the training "
-            "objective. B holds 1.6 cycles to learn from. What repeats a cycle is better than the "
-            "published DLFM there; the paper gives neither the number of steps nor its seeds.",
+            "objective. B holds 1.6 cycles to learn from. A model that repeats its cycle is "
+            "better there than the published DLFM. The paper gives no number of steps and no seeds.",
         ),
     )
 

@@ -54,7 +54,7 @@ def toy() -> Experiment:
             "DLFM continues the pulse by one hidden clock and lets its amplitude drift. The clock keeps "
             "time here, so that a season without a hidden layer does as well: see the table on depth.",
         ),
-        drawn=("GP", "DGP-EQ", "DLFM", "ensemble"),
+        drawn=("GP", "DGP-EQ", "DLFM"),
     )
 
 
