@@ -19,6 +19,7 @@ _STREAMS = {
     "draw": 6,
     "observation": 7,
     "member": 8,
+    "restart": 9,
 }
 
 

@@ -44,7 +44,7 @@ def quick(tmp_path_factory):
 def test_table_names_models_and_the_papers_numbers(quick):
     _, done = quick
     lines = done.stdout.splitlines()
-    published = {"GP": "-", "DGP-EQ": "1.4 / 3.7", "LFM+deep": "-", "ensemble": "-"}
+    published = {"GP": "-", "DGP-EQ": "1.4 / 3.7", "DLFM": "1.5 / 2.4", "ensemble": "-"}
     for model, paper in published.items():
         (line,) = (line for line in lines if line.split()[:1] == [model])
         assert line.rstrip().endswith(paper)
@@ -83,7 +83,7 @@ def test_scores_are_written_as_json(quick):
     assert all(set(row) == keys for row in content["rows"])
     assert {(row["model"], row["split"]) for row in content["rows"]} == {
         (model, split)
-        for model in ("GP", "DGP-EQ", "LFM+deep", "ensemble")
+        for model in ("GP", "DGP-EQ", "DLFM", "ensemble")
         for split in ("interpolation", "extrapolation")
     }
     assert content["versions"]["deeplfm"] == deeplfm.__version__

@@ -39,7 +39,7 @@ def demo(
     ] = False,
     debug: Annotated[bool, flag(None, "--debug", "Show the traceback of an error.")] = False,
 ) -> None:
-    """Compare a GP, a deep GP, an LFM beside a deep path and the ensemble on the paper's toy series."""
+    """Compare a GP, a deep GP, a DLFM and the ensemble on the paper's toy series."""
     figure_path = check_file(out / "toy.png", "--out")
     if json is not None:
         check_file(json, "--json")

@@ -17,6 +17,7 @@ from deeplfm.errors import ConfigError
 from deeplfm.selection.candidate import Candidate
 from deeplfm.terms import (
     BuildContext,
+    Dlfm,
     NamedModel,
     Paper,
     SharedForces,
@@ -142,7 +143,7 @@ def _read(model: Any, is_series: bool) -> Model:
         )
     name = model.strip()
     named: dict[str, Callable[[], Model]] = {
-        "dlfm": lambda: SERIES["deep"] if is_series else Table(),
+        "dlfm": Dlfm if is_series else Table,
         "lfm": lambda: Sum((SharedForces(),)),
         "paper": Paper,
     }
@@ -175,4 +176,5 @@ def _candidate(name: str, model: Model, context: BuildContext, n_steps: int | No
     def build(rows: Any, seed: int) -> Any:
         return model.build(rows, replace(context, seed=seed))
 
-    return Candidate(name, build, model.schedule(steps), model.margin)
+    restarts = getattr(model, "n_restarts", 1)
+    return Candidate(name, build, model.schedule(steps), model.margin, n_restarts=restarts)

@@ -20,7 +20,7 @@ from deeplfm.estimators.record import Record
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.targets import Labels
 from deeplfm.estimators.timeline import Timeline
-from deeplfm.inspection import forces, physics, spectra
+from deeplfm.inspection import depth, forces, physics, spectra
 from deeplfm.inspection.components import components
 from deeplfm.inspection.fitted import FittedModel
 from deeplfm.inspection.forces import Curve
@@ -106,6 +106,18 @@ class Inspected(ABC):
     def hidden_layers(self, X: Any) -> list[Curve]:
         """Units of every hidden layer, as functions of the inputs."""
         return forces.hidden_layers(self._fitted(), self._tensor(self._inputs(X)))
+
+    def hidden_share(self, X: Any) -> pd.Series:
+        """Share of the variance of the prediction that passes through hidden layers, for each target.
+
+        0 for a model without hidden layers, or whose hidden layers carry nothing; 1 where all that
+        varies does so through them.
+
+        Args:
+            X: rows, at least two.
+        """
+        shares = depth.hidden_share(self._fitted(), self._tensor(self._inputs(X)))
+        return pd.Series(shares.numpy(), index=self.labels_.texts, name="hidden_share")
 
     def equations(self) -> list[Equation]:
         """Differential equations in time that were learned: coefficients and time constants."""

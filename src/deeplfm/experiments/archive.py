@@ -19,7 +19,17 @@ from deeplfm.io.files import write_whole
 
 _KEPT = (
     *("case", "model", "seed", "data", "settings"),
-    *("status", "reason", "rows", "seconds", "weight", "curve", "same_as_seed", "finished"),
+    *(
+        "status",
+        "reason",
+        "rows",
+        "seconds",
+        "weight",
+        "hidden_share",
+        "curve",
+        "same_as_seed",
+        "finished",
+    ),
 )
 _SURROUNDINGS = ("versions", "source", "threads")
 _PATH = re.compile(r"(?<![\w/:.])(?:[A-Za-z]:)?(?:[\\/][^\s\\/:;,'\"()]+)+[\\/]([^\s\\/:;,'\"()]+)")

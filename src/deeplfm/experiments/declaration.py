@@ -119,11 +119,19 @@ class Build(Protocol):
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the table: its label, the model, and the row of the paper's table beside it."""
+    """A row of the table.
+
+    Attributes:
+        label: of the row.
+        build: makes the model.
+        paper: row of the paper's table beside it.
+        has_hidden_layer: of a latent force model; None for other models, and for ensembles.
+    """
 
     label: str
     build: Build
     paper: str | None = None
+    has_hidden_layer: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ _QUICK_OTHERS: dict[str, Any] = {
     "max_iter": 10,
 }
 _QUICK_MEMBERS = {"series": "sinusoids + broadband", "table": "nearest-neighbour GP"}
-_SIZES = ("hidden", "n_forces", "n_features")  # arguments of hidden layers
+# arguments of the model, not of the estimator
+_SIZES = ("hidden", "n_forces", "n_features", "n_samples", "n_restarts")
 # No time limit: with fewer steps it would be another model than the paper's. The compiled kernels give
 # the same numbers in a third of the time.
 _AS_PUBLISHED: dict[str, Any] = {"compile": True, "time_limit": None}
@@ -43,21 +44,44 @@ def ensemble(kind: str, label: str = "ensemble", **settings: Any) -> Entry:
     return Entry(label, partial(_build_ours, "ensemble", kind, settings))
 
 
-def dlfm(kind: str, paper: str = "DLFM", label: str = "DLFM", **settings: Any) -> Entry:
-    """One model with hidden layers.
+def dlfm(kind: str, paper: str = "DLFM", **settings: Any) -> Entry:
+    """One model whose hidden layers carry the forecast.
 
     Args:
         kind: of the data, "series" or "table".
         paper: row of the paper's table.
-        label: in the table.
         settings: other than the defaults.
     """
-    return Entry(label, partial(_build_ours, "dlfm", kind, settings), paper)
+    if kind == "series":  # half a search for clocks is another model
+        settings = {"time_limit": None} | settings
+    return Entry("DLFM", partial(_build_ours, "dlfm", kind, settings), paper, has_hidden_layer=True)
+
+
+def beside_sinusoids(suffix: str = "", paper: str | None = None, **settings: Any) -> Entry:
+    """The paper's hidden layers beside sinusoids, which may carry all of the forecast."""
+    label = f"sinusoids + deep {suffix}".strip()
+    return Entry(label, partial(_build_ours, "beside", "series", settings), paper)
+
+
+def shallow(*models: str) -> tuple[Entry, ...]:
+    """Sums of terms without a hidden layer."""
+    return tuple(
+        Entry(f"LFM: {model}", partial(_build_ours, model, "series", {}), has_hidden_layer=False)
+        for model in models
+    )
 
 
 def paper_dlfm(label: str = "DLFM (paper)", paper: str = "DLFM", **settings: Any) -> Entry:
     """The model of the paper's text, by default with one hidden layer of 3 units and 100 features."""
-    return Entry(label, partial(_build_ours, "paper", "", _AS_PUBLISHED | settings), paper)
+    build = partial(_build_ours, "paper", "", _AS_PUBLISHED | settings)
+    return Entry(label, build, paper, has_hidden_layer=True)
+
+
+def reference_dlfm(paper: str = "DLFM", **settings: Any) -> Entry:
+    """The model as the authors' public code builds and trains it."""
+    label = "DLFM (reference)"
+    build = partial(_build_ours, "reference", "", _AS_PUBLISHED | settings)
+    return Entry(label, build, paper, has_hidden_layer=True)
 
 
 def comparator(
@@ -71,7 +95,9 @@ def comparator(
         label: in the table; by default the name.
         settings: other than its defaults, which are the paper's.
     """
-    return Entry(label or name, partial(_build_comparator, name, settings), paper)
+    is_shallow = False if name in ("LFM", "LFM-RFF") else None
+    build = partial(_build_comparator, name, settings)
+    return Entry(label or name, build, paper, has_hidden_layer=is_shallow)
 
 
 def deep_gp(name: str, paper: str | None = None, **settings: Any) -> tuple[Entry, Entry]:
@@ -105,21 +131,40 @@ def _build_ours(
     if budget is not None:
         chosen["time_limit"] = budget * len(models_of(model, kind != "table"))
     chosen |= {key: value for key, value in settings.items() if key not in _SIZES}
+    if is_quick:
+        chosen["n_steps"] = _QUICK_STEPS
     return DeepLFMRegressor(model, **chosen, random_state=seed, progress=False)
 
 
 def _model(name: str, kind: str, sizes: dict[str, Any], is_quick: bool) -> Any:
     """The argument ``model`` of the estimator."""
     from deeplfm.estimators.candidates import OF_ALL, OF_SERIES
-    from deeplfm.terms import Deep, Paper, Sum, Table
+    from deeplfm.terms import (
+        BroadBand,
+        Deep,
+        Dlfm,
+        Paper,
+        Reference,
+        Sinusoids,
+        Sum,
+        Table,
+        parse,
+    )
     from deeplfm.terms.candidates import SERIES
 
     if name == "paper":
         return Paper(**sizes)
+    if name == "reference":
+        return Reference(**sizes | ({"n_samples": 2, "n_restarts": 1} if is_quick else {}))
     is_table = kind == "table"
-    deep = Table(**sizes) if is_table else Sum((Deep(**sizes), *SERIES["deep"].terms[1:]))
     if name == "dlfm":
+        return Table(**sizes) if is_table else Dlfm(**sizes)
+    few = Sinusoids(8, bandwidth=2.0, learn_bandwidth=True)
+    deep = Table(**sizes) if is_table else Sum((Deep(**sizes), few, BroadBand()))
+    if name == "beside":
         return deep
+    if name != "ensemble":
+        return parse(name)
     if is_quick:  # two members in place of all
         return {"deep": deep, _QUICK_MEMBERS[kind]: _QUICK_MEMBERS[kind]}
     if not sizes:

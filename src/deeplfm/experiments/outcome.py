@@ -13,8 +13,9 @@ from deeplfm.experiments.declaration import Column, Entry, Experiment
 from deeplfm.experiments.tasks import DONE, Record
 
 _LIMITED = (
-    "of one model; an ensemble has this time for each of its candidates. Models marked (paper) have no "
-    "limit and take 1000 steps; the paper does not give a number."
+    "of one model; an ensemble has this time for each of its candidates. DLFM of a series and models "
+    "marked (paper) or (reference) have no limit. Those marked (paper) take 1000 steps, those marked "
+    "(reference) the number in the notes; the paper gives none."
 )
 
 
@@ -61,17 +62,17 @@ class Outcome:
 
     def seconds(self, entry: Entry) -> float | None:
         """Median time to fit."""
-        times = [record["seconds"].get("fit") for record in self._of(entry)]
+        times = [record["seconds"].get("fit") for record in self.of(entry)]
         return statistics.median(known) if (known := [t for t in times if t is not None]) else None
 
     def done(self, entry: Entry) -> str:
         """Number of its tasks that are done, of all of them."""
         n_tasks = self.n_seeds * len(self.experiment.cases)
-        return f"{sum(record['status'] == DONE for record in self._of(entry))}/{n_tasks}"
+        return f"{sum(record['status'] == DONE for record in self.of(entry))}/{n_tasks}"
 
     def seeds(self, entry: Entry) -> str:
         """Number of seeds, and of fits where some are missing."""
-        done = [record for record in self._of(entry) if record["status"] == DONE]
+        done = [record for record in self.of(entry) if record["status"] == DONE]
         n_seeds = len({record["seed"] for record in done})
         n_fits = n_seeds * len(self.experiment.cases)
         return str(n_seeds) if len(done) == n_fits else f"{n_seeds} ({len(done)}/{n_fits} fits)"
@@ -91,7 +92,7 @@ class Outcome:
         """The candidates that ensembles are made of: mean weights over fits and outputs."""
         found = []
         for entry in self.experiment.models:
-            weights = [record["weight"] for record in self._of(entry) if record.get("weight")]
+            weights = [record["weight"] for record in self.of(entry) if record.get("weight")]
             if all(len(weight) == 1 for weight in weights):
                 continue
             total: dict[str, float] = {}
@@ -187,7 +188,8 @@ class Outcome:
         known = [value for value in values if value is not None]
         return statistics.fmean(known) if known and len(known) == len(values) else None
 
-    def _of(self, entry: Entry) -> list[Record]:
+    def of(self, entry: Entry) -> list[Record]:
+        """Records of one model."""
         return [record for record in self.records if record["model"] == entry.label]
 
     @cached_property

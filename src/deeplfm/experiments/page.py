@@ -15,6 +15,7 @@ from typing import Any
 from deeplfm.errors import InputError
 from deeplfm.experiments.archive import Archive
 from deeplfm.experiments.catalogue import EXPERIMENTS, Setup
+from deeplfm.experiments.depth import depth_table
 from deeplfm.experiments.outcome import Outcome
 from deeplfm.experiments.tables import (
     MODELS,
@@ -122,6 +123,8 @@ def _surroundings(records: Sequence[dict[str, Any]]) -> list[str]:
 def _section(page: Path, archive: Archive) -> list[str]:
     outcome = archive.outcome()
     lines = [*markdown_heading(outcome), verdict(outcome), "", *markdown_table(outcome)]
+    if depth := depth_table(outcome):
+        lines += ["", *depth]
     lines += markdown_remarks(outcome)
     if missing := archive.not_run():
         lines += ["", f"Not run: {', '.join(missing)}."]

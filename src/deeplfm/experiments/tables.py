@@ -18,10 +18,12 @@ WORDS = (
 )
 MODELS = (
     "The ensemble weighs several models, most of them without a hidden layer, by held-out rows. DLFM is "
-    "one model with hidden layers, and features of the inputs beside them. Rows marked (paper) "
-    "follow the paper's text; DGP-EQ and DGP-ARC without the mark are trained as DLFM is. On series the "
-    "hidden layer of DLFM stands beside sinusoids: on the toy (seed 0) it carries none of the variance "
-    "of the forecast, so the row does not show what depth is worth."
+    "one model whose hidden layers carry the forecast: of a series, hidden clocks whose rate may vary "
+    "and functions of their phases, beside a level (the paper's hidden layers where there is no cycle); "
+    "of a table, hidden layers beside smooth features. Rows marked (paper) follow the paper's text, rows "
+    "marked (reference) the authors' public code. An LFM has no hidden layer. Sinusoids + deep "
+    "has the paper's hidden layers beside eight sinusoids, which carry all of the toy's forecast. DGP-EQ "
+    "and DGP-ARC without a mark start from the spectrum and have an exact output layer."
 )
 
 
@@ -70,7 +72,13 @@ def markdown_heading(outcome: Outcome) -> list[str]:
 def markdown_table(outcome: Outcome) -> list[str]:
     """Lines of the table alone."""
     headings, rows = grid(outcome)
-    texts = [headings] + [[f"**{c.text}**" if c.is_best else c.text for c in row] for row in rows]
+    return markdown_lines(
+        [headings] + [[f"**{c.text}**" if c.is_best else c.text for c in row] for row in rows]
+    )
+
+
+def markdown_lines(texts: Sequence[Sequence[str]]) -> list[str]:
+    """A table of headings and rows, in columns of one width."""
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     first, *others = (_line(cells, widths) for cells in texts)

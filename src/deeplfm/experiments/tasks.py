@@ -214,6 +214,8 @@ def _results(task: Task, folder: Path) -> Record:
     results: Record = {"rows": rows, "seconds": seconds}
     if (report := getattr(model, "fit_result_", None)) is not None:
         results["weight"] = report.weight
+        shares = [model.hidden_share(x) for x in split.x_test.values()]
+        results["hidden_share"] = float(np.mean(shares))
     if task.is_drawn and split.is_series:
         _draw(model.posterior(split.time[:, None]), task, folder)
     elif task.is_drawn:

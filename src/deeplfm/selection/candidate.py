@@ -91,6 +91,8 @@ class Candidate:
             found by a search through many has more chances to be lucky on the held-out rows. Infinite:
             it fills the gaps of a series and does not forecast.
         fills_gaps: it predicts gaps, not only what comes after the rows.
+        n_restarts: how often it is trained from other random initial values; the highest objective of
+            the training rows decides.
     """
 
     name: str
@@ -98,6 +100,7 @@ class Candidate:
     schedule: Schedule | None
     margin: float = 0.0
     fills_gaps: bool = True
+    n_restarts: int = 1
 
     @property
     def forecasts(self) -> bool:
@@ -117,7 +120,28 @@ def fit_candidate(
     label: str = "",
     solve: bool = True,
 ) -> tuple[Member, History]:
-    """Build a model and train it; ``solve`` as in :func:`train`."""
+    """Build a model and train it; ``solve`` as in :func:`train`.
+
+    Of several restarts the one of the highest objective is kept. The first has the seed itself, so that
+    one restart is the fit without any.
+    """
+    runs = [
+        _fit_once(candidate, rows, is_series, own, progress, label, solve)
+        for own in (seed, *(seed_for(seed, "restart", k) for k in range(1, candidate.n_restarts)))
+        if own == seed or stop_reason() is None
+    ]
+    return min(runs, key=lambda run: run[1].final_loss)
+
+
+def _fit_once(
+    candidate: Candidate,
+    rows: RowSource,
+    is_series: bool,
+    seed: int,
+    progress: bool | None,
+    label: str,
+    solve: bool,
+) -> tuple[Member, History]:
     began = time.monotonic()
     shown = rows_to_initialise(rows, is_series)
     model = candidate.build(shown, seed).to(shown.x.device)

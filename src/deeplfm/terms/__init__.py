@@ -12,6 +12,7 @@ from deeplfm.terms.broad_band import BroadBand
 from deeplfm.terms.composition import Composition
 from deeplfm.terms.covariates import Covariates
 from deeplfm.terms.deep import Deep
+from deeplfm.terms.dlfm import Dlfm
 from deeplfm.terms.grammar import NAMED_MODELS, TERMS, from_json, parse, to_json
 from deeplfm.terms.local_level import LocalLevel
 from deeplfm.terms.mean_reversion import MeanReversion
@@ -34,6 +35,7 @@ __all__ = [
     "Composition",
     "Covariates",
     "Deep",
+    "Dlfm",
     "LocalLevel",
     "MeanReversion",
     "NamedModel",

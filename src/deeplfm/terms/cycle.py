@@ -1,231 +1,253 @@
-r"""A cycle with a stochastic phase: its shape, and the path of its phase.
+r"""Cycles: series that are functions of the phases of few clocks.
 
-Hearts and lungs repeat themselves, but no two cycles take equally long, and the spectrum of such a series
-is smeared, the higher harmonics most. It is the composition of a periodic function with a phase,
+    y_d(t) = Σ_k a_dk cos(k·φ(t)) + b_dk sin(k·φ(t)) + level(t),
 
-    y(t) = Σ_k a_k cos kφ(t) + b_k sin kφ(t) + level + slope t,    φ(t) = ωt + w(t),
-
-where w is a Wiener process. Shape and phase are found together by Gauss–Newton steps, first of few
-harmonics and then of more; the evidence (Laplace) chooses frequency, diffusion and number of harmonics.
+where φ(t) are the phases of all clocks and k are vectors of whole numbers: multiples of one clock, and
+sums and differences of two, where one cycle modulates another as breathing does the pulse. The level is a
+constant, a slope, and waves slower than the clocks. Given the phases all this is linear and its posterior
+is known; the phases are found by Gauss–Newton steps, the rest eliminated. The variances of the noise, of
+the level and of each pair of coefficients maximise the evidence (Laplace).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from deeplfm.terms.local_level import WINDOW, wiener_sizes
-from deeplfm.terms.spectrum import Array, matching_pursuit, typical_step
+from deeplfm.terms.clock import Clock
+from deeplfm.terms.spectrum import Array
 
-_FEWEST_CYCLES = 3.0
-_ROWS_PER_CYCLE = 6
-_PEAKS, _DIVISORS = 6, 4  # a fundamental is one of the strongest frequencies, or a fraction of it
-_ALIKE = 0.03  # frequencies closer than this lead to the same cycle
-_REFINED = 3  # candidates that are looked at closely
-_WAVES_PER_CYCLE, _FEWEST_WAVES, _MOST_WAVES = 8, 20, 120
-_HARMONICS = (1, 2, 4, 8, 12, 20, 32)
-_DIFFUSIONS = (
-    0.03,
-    0.1,
-    0.3,
-    0.9,
-)  # standard deviation of what a cycle adds to the phase, in radians
+Orders = NDArray[np.int64]  # K × clocks
+Series = tuple[Array, Array]
+
+_STEPS = 12  # of Gauss and Newton
+_LONGEST_STEP, _SHORTEST_STEP = 0.5, 2e-3  # radians; after a shorter one the search ends
+_LEAST_VARIANCE, _LEAST_NOISE = 1e-8, 1e-6  # of a coefficient, and of the noise
+_LEVEL_VARIANCE = 10.0  # of level and slope
+_LEAST_WORTH = 0.05
 _FORECAST_SCALE = 2.0  # of the prior beyond the rows, over the one within: cycles are few
-_STEPS = 10  # of Gauss and Newton
-_LONGEST_STEP, _SHORTEST_STEP = 0.5, 1e-3  # radians; after a shorter one the search ends
 
 
 @dataclass(frozen=True)
-class Cycle:
-    """Shape and phase of one series.
+class Shape:
+    """One output as a function of the phases.
 
     Attributes:
-        fundamental: angular frequency ω.
-        diffusion: standard deviation of the phase after a unit of time.
-        size: of each wave that w is made of.
-        base: angular frequency of the longest of these waves; the others are its multiples.
-        weight: of their cosines and sines, and ω itself.
-        covariance: of these weights.
-        amplitude: of each harmonic.
-        residual: what is left of each row.
-        evidence: logarithm of the density of the values.
+        orders: the vectors k.
+        variance: prior variance of the coefficients of each.
+        n_slow: number of waves of the level; wave j has j half cycles in the record.
+        slow: prior variance of the slowest of them; the variance falls as in a random walk.
+        noise: variance of the noise.
+        row_worth: independent rows that a row is worth; below 1 where residuals repeat each other.
+        amplitude: of each, found with the phases.
+        certainty: square of each amplitude over its posterior variance.
     """
 
-    fundamental: float
-    diffusion: float
-    size: Array
-    base: float
-    weight: Array
-    covariance: Array
-    amplitude: Array
-    residual: Array
-    evidence: float
+    orders: Orders
+    variance: Array
+    n_slow: int = 0
+    slow: float = 0.1
+    noise: float = 0.1
+    row_worth: float = 1.0
+    amplitude: Array | None = None
+    certainty: Array | None = None
 
-
-def find_cycle(time: Array, value: Array) -> Cycle | None:
-    """The cycle of the highest evidence, where there is one and the record holds enough of it.
-
-    Args:
-        time: times.
-        value: values, standardised.
-    """
-    search = _Search(time, value)
-    rough = [search.rough(frequency) for frequency in search.fundamentals()]
-    rough.sort(key=lambda cycle: -cycle.evidence)
-    found = [search.refined(cycle) for cycle in rough[:_REFINED]]
-    best = max(found, key=lambda cycle: cycle.evidence, default=None)
-    return best if best is not None and search.is_worth(best) else None
-
-
-class _Search:
-    def __init__(self, time: Array, value: Array) -> None:
-        self.time, self.value = time, value
-        self.span = float(np.ptp(time)) if len(time) else 0.0
-
-    def fundamentals(self) -> list[float]:
-        """Frequencies to try: with enough cycles in the record, and rows in a cycle."""
-        if len(self.time) < _FEWEST_CYCLES * _ROWS_PER_CYCLE or self.span == 0:
-            return []
-        peaks = matching_pursuit(self.time, self.value, _PEAKS).frequency
-        parts = np.divide.outer(peaks, np.arange(1, _DIVISORS + 1)).ravel()
-        low = 2 * np.pi * _FEWEST_CYCLES / self.span
-        high = 2 * np.pi / (_ROWS_PER_CYCLE * typical_step(self.time))
-        distinct: list[float] = []
-        for frequency in parts[(parts >= low) & (parts <= high)]:
-            if all(abs(frequency / other - 1) > _ALIKE for other in distinct):
-                distinct.append(float(frequency))
-        return distinct
-
-    def rough(self, fundamental: float) -> Cycle:
-        """The cycle of some fundamental, with a moderate diffusion and few harmonics."""
-        n_cycles = fundamental * self.span / (2 * np.pi)
-        n_waves = int(np.clip(_WAVES_PER_CYCLE * n_cycles, _FEWEST_WAVES, _MOST_WAVES))
-        n_waves = min(n_waves, len(self.time) // 4)
-        period = WINDOW * self.span
-        nothing = np.zeros(2 * n_waves + 1)
-        cycle = Cycle(
-            fundamental,
-            diffusion=1.0,
-            size=wiener_sizes(n_waves, period),
-            base=2 * np.pi / period,
-            weight=np.append(nothing[1:], fundamental),
-            covariance=np.diag(nothing),
-            amplitude=nothing[:0],
-            residual=self.value,
-            evidence=-math.inf,
-        )
-        cycle = self._with_diffusion(cycle, _DIFFUSIONS[2])
-        for count in _HARMONICS[:3]:
-            cycle = self._tracked(cycle, count)
-        return cycle
-
-    def refined(self, cycle: Cycle) -> Cycle:
-        """With as many harmonics, and the diffusion, of the highest evidence."""
-        most = np.pi / (cycle.fundamental * typical_step(self.time))
-        best = cycle
-        for count in _HARMONICS[3:]:
-            if count > most or 4 * count > len(self.time):
-                break
-            cycle = self._tracked(cycle, count)
-            best = max(best, cycle, key=lambda item: item.evidence)
-        for diffusion in _DIFFUSIONS:
-            other = self._tracked(self._with_diffusion(best, diffusion), len(best.amplitude))
-            best = max(best, other, key=lambda item: item.evidence)
-        return best
-
-    def is_worth(self, cycle: Cycle) -> bool:
-        """Whether the values are likelier with the cycle than with level and slope alone."""
-        return cycle.evidence > self._tracked(cycle, 0).evidence
-
-    def _with_diffusion(self, cycle: Cycle, by_cycle: float) -> Cycle:
-        """The same phase, with the prior of another diffusion."""
-        diffusion = by_cycle * math.sqrt(cycle.fundamental / (2 * np.pi))
-        ratio = diffusion / cycle.diffusion
-        weight = np.append(cycle.weight[:-1] / ratio, cycle.weight[-1])
-        return replace(cycle, diffusion=diffusion, size=cycle.size * ratio, weight=weight)
-
-    def _tracked(self, cycle: Cycle, count: int) -> Cycle:
-        """Gauss–Newton steps of shape and phase together, then the evidence."""
-        basis = phase_columns(self.time, cycle)
-        expected = np.append(np.zeros(basis.shape[1] - 1), cycle.fundamental)
-        # Frequencies are known to a resolution cell, the waves' weights are standard normal.
-        precision = np.append(np.ones(len(expected) - 1), (self.span / (2 * np.pi)) ** 2)
-        weight, local = cycle.weight, self._near(basis, cycle.weight, count)
-        for _ in range(_STEPS):
-            pull = np.append(local.shape, local.variance * precision * (weight - expected))
-            gram, moment = local.normal_equations(precision)
-            change = np.linalg.solve(gram, moment - pull)[len(local.shape) :]
-            longest = float(np.abs(basis @ change).max())
-            weight = weight + change * min(1.0, _LONGEST_STEP / max(longest, 1e-12))
-            local = self._near(basis, weight, count)
-            if longest < _SHORTEST_STEP:
-                break
-        square = (weight - expected) @ (precision * (weight - expected))
-        known: Array = (
-            local.jacobian.T @ local.jacobian / local.variance
-            + np.diag(precision) / _FORECAST_SCALE**2
-        )
-        return replace(
-            cycle,
-            weight=weight,
-            covariance=np.asarray(np.linalg.inv(known), dtype=np.float64),
-            amplitude=np.hypot(local.shape[:count], local.shape[count:-2]),
-            residual=local.residual,
-            evidence=local.evidence(precision) - 0.5 * float(square),
-        )
-
-    def _near(self, basis: Array, weight: Array, count: int) -> _Local:
-        """The best shape of some phase, and how the values change with the phase."""
-        order = np.arange(1, count + 1)
-        angle = np.outer(basis @ weight, order)
-        cosine, sine = np.cos(angle), np.sin(angle)
-        design = np.column_stack([cosine, sine, np.ones_like(self.time), self.time])
-        gram = design.T @ design + np.eye(design.shape[1])
-        shape = np.linalg.solve(gram, design.T @ self.value)
-        residual = self.value - design @ shape
-        slope = cosine @ (order * shape[count:-2]) - sine @ (order * shape[:count])
-        return _Local(design, shape, residual, slope[:, None] * basis)
-
-
-class _Local(NamedTuple):
-    """The model linearised at some phase.
-
-    Attributes:
-        design: what the shape multiplies.
-        shape: harmonics, level and slope; their prior has the variance of the noise.
-        residual: what is left of each row.
-        jacobian: by the weights of the phase.
-    """
-
-    design: Array
-    shape: Array
-    residual: Array
-    jacobian: Array
+    @classmethod
+    def of(cls, orders: Orders, n_slow: int = 0) -> Shape:
+        """A shape whose coefficients have the same variance."""
+        return cls(orders, np.full(len(orders), 1 / max(1, len(orders))), n_slow)
 
     @property
-    def variance(self) -> float:
-        """Of the noise."""
-        square = self.residual @ self.residual + self.shape @ self.shape
-        return float(square) / len(self.residual) + 1e-12
+    def profile(self) -> Array:
+        """Variances of the waves of the level, relative to the slowest."""
+        return np.tile(np.arange(1.0, self.n_slow + 1) ** -2, 2)
 
-    def normal_equations(self, precision: Array) -> tuple[Array, Array]:
-        """Of shape and phase, in units of the noise; the moment without the prior."""
-        both = np.column_stack([self.design, self.jacobian])
-        prior = np.append(np.ones(len(self.shape)), self.variance * precision)
-        return both.T @ both + np.diag(prior), both.T @ self.residual
-
-    def evidence(self, precision: Array) -> float:
-        """Logarithm of the density of the values, but for the prior of the weights where they are."""
-        gram, _ = self.normal_equations(precision)
-        occam = np.linalg.slogdet(gram)[1] - np.log(self.variance * precision).sum()
-        fit = len(self.residual) * (math.log(2 * np.pi * self.variance) + 1)
-        return -0.5 * float(fit + occam)
+    @property
+    def prior(self) -> Array:
+        """Prior variances of cosines, sines, constant and slope, and waves of the level."""
+        level = [_LEVEL_VARIANCE] * 2
+        return np.concatenate([self.variance, self.variance, level, self.slow * self.profile])
 
 
-def phase_columns(time: Array, cycle: Cycle) -> Array:
-    """Columns that the weights of a phase multiply: the harmonics of w, and time."""
-    angle = np.outer(time, cycle.base * np.arange(1, len(cycle.size) + 1))
-    return np.column_stack([np.cos(angle) * cycle.size, np.sin(angle) * cycle.size, time])
+@dataclass(frozen=True)
+class Cycles:
+    """Clocks, the shapes of all outputs on them, and what they leave of the values.
+
+    Attributes:
+        clocks: one for each phase.
+        shapes: one for each output.
+        residual: what is left of the values of each output, its level included.
+        noise: the same without the level.
+        evidence: logarithm of the density of all values, and of the prior of the clocks.
+    """
+
+    clocks: tuple[Clock, ...]
+    shapes: tuple[Shape, ...]
+    residual: tuple[Array, ...] = ()
+    noise: tuple[Array, ...] = ()
+    evidence: float = -math.inf
+
+
+def multiples(count: int, clock: int = 0, n_clocks: int = 1) -> Orders:
+    """The vectors k of the first harmonics of one clock."""
+    orders = np.zeros((count, n_clocks), dtype=np.int64)
+    orders[:, clock] = np.arange(1, count + 1)
+    return orders
+
+
+def tempered(series: Sequence[Series], cycles: Cycles) -> Cycles:
+    """The same with the worth of rows that the residuals suggest, (1 − ρ)/(1 + ρ).
+
+    ρ is the correlation of neighbouring residuals. The likelihood is raised to this power; evidences of
+    different powers cannot be compared.
+    """
+    found = track(series, cycles, n_steps=2)
+    shapes = []
+    for shape, residual in zip(found.shapes, found.noise, strict=True):
+        square = float(residual @ residual) or 1.0
+        rho = float(residual[1:] @ residual[:-1]) / square
+        worth = float(np.clip((1 - rho) / (1 + rho), _LEAST_WORTH, 1.0))
+        shapes.append(replace(shape, row_worth=worth))
+    return track(series, replace(found, shapes=tuple(shapes)), n_steps=2)
+
+
+def track(series: Sequence[Series], cycles: Cycles, n_steps: int = _STEPS) -> Cycles:
+    """Gauss–Newton steps of the phases, with the best shapes of each; then the evidence.
+
+    Args:
+        series: times and values of each output.
+        cycles: where the search starts.
+        n_steps: at most so many.
+    """
+    clocks, shapes = cycles.clocks, cycles.shapes
+    basis = [[clock.columns(time) for clock in clocks] for time, _ in series]
+    expected = np.concatenate([clock.expected for clock in clocks])
+    precision = np.concatenate([clock.precision for clock in clocks])
+    weight = np.concatenate([clock.weight for clock in clocks])
+    ends = np.cumsum([len(clock.weight) for clock in clocks])[:-1]
+    for step in range(n_steps + 1):
+        parts = np.split(weight, ends)
+        local = [
+            _near(*item) for item in zip(series, basis, shapes, [parts] * len(series), strict=True)
+        ]
+        shapes = tuple(item.learned() for item in local)
+        hessian = np.diag(precision) + sum(item.information for item in local)
+        if step == n_steps:
+            break
+        gradient = sum(item.gradient for item in local) - precision * (weight - expected)
+        change = np.linalg.solve(hessian, gradient)
+        changes = np.split(change, ends)
+        longest = max(
+            float(np.abs(columns @ part).max())
+            for item in basis
+            for columns, part in zip(item, changes, strict=True)
+        )
+        if longest < _SHORTEST_STEP:
+            break
+        weight = weight + change * min(1.0, _LONGEST_STEP / longest)
+    away = weight - expected
+    occam = np.linalg.slogdet(hessian)[1] - np.log(precision).sum()
+    evidence = sum(item.evidence for item in local) - 0.5 * float(away @ (precision * away) + occam)
+    evidence += sum(clock.log_prior for clock in clocks)
+    known = sum(item.curvature for item in local) + np.diag(precision) / _FORECAST_SCALE**2
+    covariance = np.asarray(np.linalg.inv(known), dtype=np.float64)
+    found = []
+    for clock, begin, end in zip(clocks, (0, *ends), (*ends, len(weight)), strict=True):
+        own = slice(int(begin), int(end))
+        found.append(replace(clock, weight=weight[own], covariance=covariance[own, own]))
+    return Cycles(
+        tuple(found),
+        shapes,
+        tuple(item.rest for item in local),
+        tuple(item.residual for item in local),
+        float(evidence),
+    )
+
+
+@dataclass(frozen=True)
+class _Local:
+    """One output, linearised at some phases, its shape at the best for them.
+
+    Attributes:
+        shape: with the variances that were used.
+        coefficient: of cosines, sines, level and slope.
+        spread: their posterior variances.
+        residual: what is left of each row.
+        rest: the same with the level.
+        curvature: Jᵀ J / noise, by the weights of all phases, the shape known.
+        information: the same, the shape unknown.
+        gradient: Jᵀ residual / noise.
+        evidence: of the values given the phases.
+    """
+
+    shape: Shape
+    coefficient: Array
+    spread: Array
+    residual: Array
+    rest: Array
+    curvature: Array
+    information: Array
+    gradient: Array
+    evidence: float
+
+    def learned(self) -> Shape:
+        """The shape with variances that raise the evidence (expectation maximisation)."""
+        shape, count = self.shape, len(self.shape.orders)
+        squares = self.coefficient**2
+        both = squares[:count] + squares[count : 2 * count]
+        spread = self.spread[:count] + self.spread[count : 2 * count]
+        n_used = float((1 - self.spread / shape.prior).sum())
+        n_rows = len(self.residual)
+        n_free = max(n_rows - n_used / shape.row_worth, 0.5 * n_rows)
+        noise = float(self.residual @ self.residual) / n_free
+        slow = slice(2 * count + 2, None)
+        level = (squares[slow] + self.spread[slow]) / shape.profile
+        return replace(
+            shape,
+            slow=max(float(level.mean()), _LEAST_VARIANCE) if shape.n_slow else shape.slow,
+            variance=np.maximum((both + spread) / 2, _LEAST_VARIANCE),
+            noise=max(noise, _LEAST_NOISE),
+            amplitude=np.sqrt(both),
+            certainty=both / np.maximum(spread, 1e-300),
+        )
+
+
+def _near(series: Series, basis: list[Array], shape: Shape, weights: list[Array]) -> _Local:
+    (time, value), orders = series, shape.orders
+    noise = shape.noise / shape.row_worth
+    phases = np.column_stack([columns @ part for columns, part in zip(basis, weights, strict=True)])
+    angle = phases @ orders.T
+    cosine, sine = np.cos(angle), np.sin(angle)
+    begin, span = float(time.min()), float(np.ptp(time)) or 1.0
+    slow = np.pi / span * np.outer(time - begin, np.arange(1, shape.n_slow + 1))
+    design = np.column_stack([cosine, sine, np.ones_like(time), time, np.cos(slow), np.sin(slow)])
+    prior = shape.prior
+    gram = design.T @ design / noise + np.diag(1 / prior)
+    inverse = np.linalg.inv(gram)
+    coefficient = inverse @ (design.T @ value) / noise
+    residual = value - design @ coefficient
+    count = len(orders)
+    slope = cosine * coefficient[count : 2 * count] - sine * coefficient[:count]  # by k·φ
+    by_clock = slope @ orders
+    level = design[:, 2 * count :] @ coefficient[2 * count :]
+    jacobian = np.column_stack([by_clock[:, [c]] * columns for c, columns in enumerate(basis)])
+    cross = design.T @ jacobian / noise
+    curvature = jacobian.T @ jacobian / noise
+    fit = shape.row_worth * len(time) * math.log(2 * np.pi * shape.noise)
+    fit += float(residual @ residual) / noise
+    occam = np.linalg.slogdet(gram)[1] + np.log(prior).sum()
+    return _Local(
+        shape,
+        coefficient,
+        np.diag(inverse).copy(),
+        residual,
+        residual + level,
+        curvature,
+        curvature - cross.T @ inverse @ cross,
+        jacobian.T @ residual / noise,
+        -0.5 * float(fit + (coefficient**2 / prior).sum() + occam),
+    )

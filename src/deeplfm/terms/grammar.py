@@ -14,6 +14,7 @@ from deeplfm.terms.broad_band import BroadBand
 from deeplfm.terms.composition import Composition
 from deeplfm.terms.covariates import Covariates
 from deeplfm.terms.deep import Deep
+from deeplfm.terms.dlfm import Dlfm
 from deeplfm.terms.local_level import LocalLevel
 from deeplfm.terms.mean_reversion import MeanReversion
 from deeplfm.terms.paper import Paper
@@ -44,7 +45,7 @@ _TERMS: tuple[type[Term], ...] = (
 )
 TERMS: dict[str, type[Term]] = {term.term_name: term for term in _TERMS}
 NAMED_MODELS: dict[str, type[NamedModel]] = {
-    model.term_name: model for model in (Paper, Reference, Table)
+    model.term_name: model for model in (Dlfm, Paper, Reference, Table)
 }
 _DURATION = re.compile(r"(?<![\w.'\"])(\d+(?:\.\d+)?[A-Za-z]+)(?![\w'\"])")  # 1D, 12h
 

@@ -17,7 +17,7 @@ from deeplfm.terms.spectrum import Array, fit_sinusoids
 from deeplfm.training import Rows
 
 WINDOW = 4.0  # a random walk made of harmonics repeats itself after so many records
-_INCREMENT = 1.5  # standard deviation of a level, from end to end of the record
+INCREMENT = 1.5  # standard deviation of a level, from end to end of the record
 _LASTING = 0.03  # of the record: how long increments of a damped level last, before training
 _N_SLOW = 5  # half cycles in the record
 _FEWEST_SLOW = 4 * _N_SLOW  # rows
@@ -68,7 +68,7 @@ class LocalLevel(Term):
             total = set_multiples(block, [2 * math.pi / period], size)
             features.set_bandwidth(1 / (_LASTING * span))
             gain = features.gain(torch.zeros(1, dtype=torch.float64))  # of a constant
-            sensitivity = total * _INCREMENT / math.sqrt(span) / gain
+            sensitivity = total * INCREMENT / math.sqrt(span) / gain
             features.set_sensitivity(sensitivity.expand_as(features.sensitivity).to(gain))
 
         left = [_without_slow(*series) for series in all_series(rows)]

@@ -41,6 +41,8 @@ class Reference(NamedModel):
         n_forces: number Q of latent forces.
         n_features: number of frequencies of each force.
         n_samples: Monte Carlo samples of a step.
+        n_restarts: how often it is trained from other initial values. Frequencies lock on to those of
+            the data or they do not; the objective of the training rows shows which.
     """
 
     term_name: ClassVar[str] = "reference"
@@ -51,6 +53,7 @@ class Reference(NamedModel):
     n_forces: int = 1
     n_features: int = 100
     n_samples: int = 100
+    n_restarts: int = 1
 
     def schedule(self, n_steps: int) -> Schedule:
         """AdamW on all rows, in four phases."""

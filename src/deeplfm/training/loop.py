@@ -24,6 +24,8 @@ from deeplfm.training.progress import Progress, Silent
 from deeplfm.training.rows import Rows, RowSource
 from deeplfm.training.schedule import Phase, Role, Schedule, role_of
 
+_LAST_STEPS = 50  # that a final loss is the mean of
+
 
 @dataclass
 class History:
@@ -40,6 +42,12 @@ class History:
     validation: list[dict[str, float]] = field(default_factory=list)
     stopped: str = "steps"
     seconds: float = 0.0
+
+    @property
+    def final_loss(self) -> float:
+        """Mean loss of the last steps: single ones have the noise of their samples."""
+        last = self.loss[-_LAST_STEPS:]
+        return sum(last) / len(last) if last else 0.0
 
     @property
     def was_cut(self) -> bool:

@@ -12,8 +12,7 @@ from deeplfm.experiments.models import (
     ensemble,
     paper_dlfm,
 )
-from deeplfm.terms import Paper, Table
-from deeplfm.terms.candidates import SERIES
+from deeplfm.terms import Dlfm, Paper, Table
 
 
 class Trees:
@@ -91,9 +90,10 @@ def test_the_sizes_of_an_ensemble_are_those_of_its_deep_member(kind, is_series):
 
 
 def test_a_dlfm_is_one_model_with_hidden_layers():
-    for kind, declared in (("series", SERIES["deep"]), ("table", Table())):
+    for kind, declared in (("series", Dlfm()), ("table", Table())):
         model = build(dlfm(kind))
-        assert (model.model, model.time_limit) == (declared, 9.0)
+        limit = None if kind == "series" else 9.0
+        assert (model.model, model.time_limit) == (declared, limit)
     paper = build(paper_dlfm(n_forces=2, n_features=50))
     assert paper.model == Paper(n_forces=2, n_features=50)
     assert (paper.time_limit, paper.n_steps) == (None, None)  # all its steps, whatever the budget

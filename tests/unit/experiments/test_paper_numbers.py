@@ -7,7 +7,7 @@ import pytest
 from deeplfm.data.uci import Fold
 from deeplfm.errors import ConfigError, InputError
 from deeplfm.experiments.catalogue import EXPERIMENTS, declared, takes_substitute
-from deeplfm.terms import Paper
+from deeplfm.terms import Dlfm, Paper, Reference
 
 # Counts and sums of all numbers and of all standard errors, taken from the text of the paper.
 TOTALS = {
@@ -73,9 +73,10 @@ def test_ensemble_dlfm_and_the_papers_dlfm_are_rows_of_every_table(name):
     deep, models = built("DLFM")
     assert {model.random_state for model in models} == {7}
     for entry, model in zip(deep, models, strict=True):
-        is_published = entry.label.startswith("DLFM (paper")
-        assert is_published == isinstance(model.model, Paper)
-        assert is_published == (model.time_limit is None)  # what the paper trains has no limit
+        is_published = entry.label.startswith("DLFM (")
+        assert is_published == isinstance(model.model, Paper | Reference)
+        has_limit = not is_published and not isinstance(model.model, Dlfm)
+        assert has_limit == (model.time_limit is not None)
         assert is_published or model.model.has_hidden_layer
         assert entry.paper
 

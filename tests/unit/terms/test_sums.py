@@ -20,6 +20,7 @@ from deeplfm.terms import (
     Composition,
     Covariates,
     Deep,
+    Dlfm,
     LocalLevel,
     Paper,
     Season,
@@ -170,7 +171,7 @@ def test_terms_that_exclude_each_other_are_refused_by_name() -> None:
 
 
 def test_names_stand_for_declared_models() -> None:
-    assert models_of("dlfm", is_series=True) == {"dlfm": SERIES["deep"]}
+    assert models_of("dlfm", is_series=True) == {"dlfm": Dlfm()}
     assert models_of("dlfm", is_series=False) == {"dlfm": Table()}
     assert set(models_of("auto", is_series=True)) == set(SERIES)
     assert not set(models_of("ensemble", is_series=True)) - {

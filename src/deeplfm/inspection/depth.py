@@ -1,0 +1,57 @@
+r"""How much of a forecast passes through hidden layers.
+
+The output layer is a sum over blocks. Some see the values of hidden layers, the others see the inputs
+only: f = f_hidden + f_rest. Ablating the hidden part leaves f_rest. The share of an output is
+
+    Var f_hidden / (Var f_hidden + Var f_rest),
+
+variances over rows of the mean prediction. A hidden layer whose share is 0 carries nothing.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from deeplfm.inspection.components import member_moments
+from deeplfm.inspection.fitted import FittedModel
+from deeplfm.model import DeepLFM
+
+
+@torch.no_grad()
+def hidden_share(fitted: FittedModel, x: Float[Tensor, "N P"]) -> Float[Tensor, " D"]:
+    """Share of the variance of the prediction that passes through hidden layers, for each output.
+
+    Members of an average count with their weights; members of other families have no hidden layer.
+
+    Args:
+        fitted: the model.
+        x: rows, in the model's units; at least two.
+    """
+    average = fitted.average
+    weight = average.weight_at(x).cpu().double()  # B #N D
+    through = torch.zeros(len(x), weight.shape[-1], dtype=torch.float64)
+    rest = through.clone()
+    for share, member, name in zip(weight, average.members, fitted.members, strict=True):
+        if not bool(share.any()):
+            continue
+        for term, (mean, _) in member_moments(member, name, x).items():
+            if term in _hidden_terms(member):
+                through = through + share * mean
+            else:
+                rest = rest + share * mean
+    first, second = (part.var(0, correction=0) for part in (through, rest))
+    return torch.where(first > 0, first / (first + second), 0.0)
+
+
+def _hidden_terms(member: object) -> set[str]:
+    """Names of the components that depend on hidden layers; a mixture density is one component."""
+    if not isinstance(member, DeepLFM) or member.config.n_components:
+        return set()
+    blocks = member.config.layers[-1].blocks
+    return {
+        declared.name or declared.system
+        for declared, block in zip(blocks, member.output_layer.blocks, strict=True)
+        if block.sees_hidden
+    }
