@@ -165,7 +165,7 @@ def with_tensors(folder: Path, tensors: dict[str, Tensor]) -> None:
     (path,) = folder.glob("*.safetensors")
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
     content = json.loads((folder / "model.json").read_text())
-    content["tensors_sha256"] = storage._file_digest(path)
+    content["tensors_sha256"] = storage.file_digest(path)
     del content["sha256"]
     content["sha256"] = storage._digest(content)
     (folder / "model.json").write_text(json.dumps(content))
