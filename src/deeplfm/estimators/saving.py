@@ -177,6 +177,8 @@ def _labels(content: dict[str, Any]) -> Labels:
     names = content["names"]
     if names is not None:  # JSON has lists only
         names = tuple(tuple(name) if isinstance(name, list) else name for name in names)
+        if len(names) != content["n_outputs"]:
+            raise ValueError(f"{len(names)} names of {content['n_outputs']} targets")
     return Labels(**content | {"names": names})
 
 

@@ -15,7 +15,7 @@ from deeplfm.errors import ConfigError, DeepLFMError, ModelFileError
 from deeplfm.io.storage import Contents, read_folder, write_folder
 
 # Anything that plain data of a wrong kind may cause where they are used.
-_MISUSES = (
+MISUSES = (
     ArithmeticError,
     AssertionError,
     AttributeError,
@@ -66,7 +66,7 @@ def reading(path: str | Path, kind: type) -> Iterator[None]:
             f"load: {path} needs a part that is not available here ({error}). Call "
             "deeplfm.features.register for a system of your own before loading."
         ) from error
-    except (DeepLFMError, *_MISUSES) as error:
+    except (DeepLFMError, *MISUSES) as error:
         reason = " ".join(repr(error).split())[:300]
         raise ModelFileError(
             f"load: {path} does not describe a {kind.__name__} ({reason}). Save the model again, or "

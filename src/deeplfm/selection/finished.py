@@ -83,7 +83,7 @@ def restore_result(contents: Contents, item: Any) -> Any:
     if "error" in description:
         return _ERRORS[description["error"]](description["message"])
     tensors = {name: value.to(description["device"]) for name, value in stored.items()}
-    history = History(**description["history"])
+    history = History.from_dict(description["history"])
     models = []
     for index, part in enumerate(description["members"]):
         model = new_member(part).to(getattr(torch, description["dtype"]))

@@ -17,7 +17,7 @@ import torch
 
 from deeplfm.errors import TrainingDivergedError, UnsuitableError
 from deeplfm.kernels import are_compiled, compiled_kernels
-from deeplfm.training.checkpoint import current_place, kept_in, unit
+from deeplfm.training.checkpoint import current_place, kept_in, restoring, unit
 from deeplfm.training.interruption import (
     graceful_interrupts,
     stop_reason,
@@ -109,7 +109,8 @@ def _kept(function: Callable[[Item], Result], item: Item, label: str) -> Result 
         if place is None:
             return function(item)
         if kept := place.result():
-            return restore_result(kept, item)
+            with restoring(place.folder):
+                return restore_result(kept, item)
         result: Result | Exception
         try:
             result = function(item)

@@ -197,7 +197,7 @@ class Selection:
         table["seconds"] = [item.seconds for item in self.candidates]
         table["left_out"] = [item.reason for item in self.candidates]
         scores = table[[f"{output}_mnll" for output in outputs]].mean(axis=1)
-        return table.iloc[scores.argsort(kind="stable")]
+        return table.iloc[scores.to_numpy().argsort(kind="stable")]
 
 
 @dataclass(frozen=True)

@@ -17,19 +17,22 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from deeplfm.errors import InputError, ModelFileError
+from deeplfm.errors import ConfigError, InputError, ModelFileError
+from deeplfm.io.archive import MISUSES
 from deeplfm.io.files import locked
 from deeplfm.io.storage import Contents, read_folder, write_folder
 
 _LEAST_SECONDS, _COST = 1.0, 0.02  # between two states; part of the time that may be spent on them
 _RUN, _DONE, _STATES = "run", "done", ("state-0", "state-1")
 _RATES = ("lr", "initial_lr")
+_COUNTS, _RATE_LISTS = ("last_epoch", "_step_count"), ("base_lrs", "_last_lr")
 _MOST_SHOWN = 3  # differences of two runs
 
 
@@ -94,7 +97,9 @@ def _check_run(folder: Path, identity: dict[str, Any]) -> None:
             )
         write_folder(folder / _RUN, {"run": identity}, {})
     try:
-        found = read_folder(folder / _RUN)[0]["run"]
+        found = read_folder(folder / _RUN)[0].get("run")
+        if not isinstance(found, dict):
+            raise _misused(folder, f"its run is {found!r}")
     except ModelFileError:  # of a run that was killed when it began, or damaged: of unknown origin
         others = [path for path in folder.iterdir() if path.name != _RUN]
         if others:
@@ -146,7 +151,7 @@ class States:
     """The last two states of a training run, written when the last one is old enough."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._due = time.monotonic() + _LEAST_SECONDS
         self._next = 0
 
@@ -161,8 +166,9 @@ class States:
 
     def last(self) -> Contents | None:
         """The state of the largest step that can be read; the next one will replace the other."""
-        found = [(slot, _read(self._folder / name)) for slot, name in enumerate(_STATES)]
-        readable = [(content[0]["step"], slot, content) for slot, content in found if content]
+        found = [(slot, _read(self.folder / name)) for slot, name in enumerate(_STATES)]
+        with restoring(self.folder):
+            readable = [(int(kept[0]["step"]), slot, kept) for slot, kept in found if kept]
         if not readable:
             return None
         _, slot, content = max(readable, key=lambda item: item[0])
@@ -177,10 +183,28 @@ class States:
     def write(self, description: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Replace the older of both states."""
         began = time.monotonic()
-        write_folder(self._folder / _STATES[self._next], description, tensors)
+        write_folder(self.folder / _STATES[self._next], description, tensors)
         self._next = 1 - self._next
         now = time.monotonic()
         self._due = now + max(_LEAST_SECONDS, (now - began) / _COST)
+
+
+@contextmanager
+def restoring(folder: Path) -> Iterator[None]:
+    """Turn what goes wrong while a state is used into an error that names its folder."""
+    try:
+        yield
+    except (ConfigError, *MISUSES) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise _misused(folder, repr(error)) from error
+
+
+def _misused(folder: Path, reason: str) -> ModelFileError:
+    return ModelFileError(
+        f"checkpoint: {folder} does not describe a state of this run ({' '.join(reason.split())[:300]}). "
+        "Delete the folder to begin anew."
+    )
 
 
 def optimiser_state(
@@ -188,14 +212,12 @@ def optimiser_state(
 ) -> Contents:
     """Moments of each parameter and learning rates, as plain data and tensors."""
     state = optimiser.state_dict()
-    rates = [
-        {key: value for key, value in group.items() if key in _RATES}
-        for group in state["param_groups"]
-    ]
-    schedule = {key: value for key, value in decline.state_dict().items() if key != "lr_lambdas"}
+    rates = [{key: float(group[key]) for key in _RATES} for group in state["param_groups"]]
+    known = decline.state_dict()
+    schedule = {key: known[key] for key in (*_COUNTS, *_RATE_LISTS)}
     tensors = {
-        f"optimiser.{index}.{name}": value
-        for index, moments in state["state"].items()
+        f"optimiser.{number}.{name}": value
+        for number, moments in state["state"].items()
         for name, value in moments.items()
     }
     return {"rates": rates, "schedule": schedule}, tensors
@@ -210,13 +232,16 @@ def restore_optimiser(
     state, known = optimiser.state_dict(), began["known"]
     moments: dict[int, dict[str, Tensor]] = defaultdict(dict)
     for name, tensor in began["tensors"].items():
-        index, _, key = name.partition(".")
-        moments[int(index)][key] = tensor
+        number, _, key = name.partition(".")
+        moments[int(number)][key] = tensor
     groups = [
-        group | rates for group, rates in zip(state["param_groups"], known["rates"], strict=True)
+        group | {key: float(rates[key]) for key in _RATES}
+        for group, rates in zip(state["param_groups"], known["rates"], strict=True)
     ]
     optimiser.load_state_dict({"state": dict(moments), "param_groups": groups})
-    decline.load_state_dict(decline.state_dict() | known["schedule"])
+    schedule: dict[str, Any] = {key: index(known["schedule"][key]) for key in _COUNTS}
+    schedule |= {key: [float(v) for v in known["schedule"][key]] for key in _RATE_LISTS}
+    decline.load_state_dict(decline.state_dict() | schedule)
 
 
 def _read(folder: Path) -> Contents | None:

@@ -9,16 +9,18 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any
+from operator import index
+from typing import Any, Self
 
 import torch
+from torch import Tensor
 
 from deeplfm.errors import ConfigError
 from deeplfm.io.archive import tensors_under
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, objective
 from deeplfm.randomness import generator_for
-from deeplfm.training.checkpoint import States, optimiser_state, restore_optimiser
+from deeplfm.training.checkpoint import States, optimiser_state, restore_optimiser, restoring
 from deeplfm.training.conditioning import condition
 from deeplfm.training.divergence import diverged
 from deeplfm.training.interruption import stop_reason
@@ -42,6 +44,13 @@ class History:
     validation: list[dict[str, float]] = field(default_factory=list)
     stopped: str = "steps"
     seconds: float = 0.0
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Self:
+        """The history of plain data, which are checked."""
+        stopped, seconds = str(content.get("stopped", "steps")), float(content.get("seconds", 0.0))
+        validation = [{str(k): float(v) for k, v in one.items()} for one in content["validation"]]
+        return cls([float(value) for value in content["loss"]], validation, stopped, seconds)
 
     @property
     def was_cut(self) -> bool:
@@ -129,8 +138,8 @@ class _Run:
 
     def phase(self) -> bool:
         """Run the rest of the current phase; False when a limit was reached."""
-        index, n_done = self.position
-        phase = self.schedule.phases[index]
+        n_over, n_done = self.position
+        phase = self.schedule.phases[n_over]
         optimiser = self._optimiser(phase.train) if phase.n_steps else None
         if optimiser is not None:
             n_samples = phase.n_samples or self.schedule.n_samples or self.model.config.n_samples
@@ -138,14 +147,14 @@ class _Run:
             for n_steps in range(n_done + 1, phase.n_steps + 1):
                 self._step(optimiser, n_samples)
                 decline.step()
-                self.position = (index, n_steps)
+                self.position = (n_over, n_steps)
                 is_over = self._should_stop()
                 may_go_on = self.history.was_cut or not is_over
                 if self.states and may_go_on and (self.states.is_due or is_over):
                     self._keep(self.states, optimiser, decline)
                 if is_over:
                     return False
-        self.position = (index + 1, 0)
+        self.position = (n_over + 1, 0)
         return True
 
     def _decline(
@@ -156,23 +165,32 @@ class _Run:
         decline = torch.optim.lr_scheduler.LambdaLR(
             optimiser, lambda k: low + (1 - low) * 0.5 * (1 + math.cos(math.pi * k / n_steps))
         )
-        if self.began is not None:
-            restore_optimiser(optimiser, decline, self.began)
+        if self.states and self.began is not None:
+            with restoring(self.states.folder):
+                restore_optimiser(optimiser, decline, self.began)
             self.began = None
         return decline
 
     def resume(self) -> None:
         """Go on from the last state of the same run, if there is one."""
         state = self.states and self.states.last()
-        if not state:
-            return
-        known, tensors = state
+        if self.states and state:
+            with restoring(self.states.folder):
+                self._restore(*state)
+
+    def _restore(self, known: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.model.load_state_dict(tensors_under("model.", tensors))
         best = tensors_under("best.", tensors)
         self.best_state = best or None
-        self.history = History(known["loss"], known["validation"])
-        self.step, self.position = known["step"], tuple(known["position"])
-        self.best = tuple(known["best"])
+        self.history = History.from_dict(known)
+        self.step, *position, best_step = map(
+            index, (known["step"], *known["position"], known["best"][1])
+        )
+        self.position, self.best = (position[0], position[1]), (float(known["best"][0]), best_step)
+        if not (
+            0 <= position[0] < len(self.schedule.phases) and self.step == len(self.history.loss)
+        ):
+            raise ValueError(f"step {self.step}, position {position}")
         self.batches = self._batches()
         self.began = {"known": known, "tensors": tensors_under("optimiser.", tensors)}
 
