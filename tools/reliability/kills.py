@@ -1,5 +1,7 @@
 """Runs that are killed at random moments: every file stays readable, and the last run has the same bits.
 
+::
+
     python tools/reliability/kills.py --count 200            # kill -9
     python tools/reliability/kills.py --count 50 --signal TERM
 

@@ -1,5 +1,7 @@
 """Mutated model and checkpoint files: refused, or the same predictions before and after an update.
 
+::
+
     python tools/reliability/mutations.py --count 2000
 
 Bits are flipped, bytes deleted, inserted, repeated or zeroed, files cut, swapped with those of another

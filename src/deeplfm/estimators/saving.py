@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Regressor = TypeVar("Regressor", bound="DeepLFMRegressor")
 Forecaster = TypeVar("Forecaster", bound="DeepLFMForecaster")
 
+_ROWS_PREDICTED = 64  # when a model is loaded
 _DERIVED = "._root"  # of exact weights: their precision gives it back
 
 
@@ -122,12 +123,12 @@ def _available(device: str) -> str:
 
 
 def _check_predictions(regressor: DeepLFMRegressor) -> None:
-    """Predict one row: parts that do not fit together fail here, and not at the first forecast."""
-    row = torch.full((1, regressor.n_features_in_), 0.5, dtype=regressor.dtype_)
+    """Predict some rows: parts that do not fit together fail here, and not at the first forecast."""
+    rows = torch.linspace(0, 1, _ROWS_PREDICTED, dtype=regressor.dtype_, device=regressor.device)
     with torch.no_grad():
-        posterior = regressor.model_.posterior(row.to(regressor.device))
-        mean, std = (item[0] for item in (posterior.mean, posterior.std()))
-    if mean.shape != (regressor.labels_.n_outputs,) or bool((mean + std).isnan().any()):
+        posterior = regressor.model_.posterior(rows[:, None].repeat(1, regressor.n_features_in_))
+        mean, std = posterior.mean, posterior.std()
+    if mean.shape != (len(rows), regressor.labels_.n_outputs) or bool((mean + std).isnan().any()):
         raise ValueError("its prediction has another shape, or is not a number")
 
 

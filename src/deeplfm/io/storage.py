@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load, save_file
+from safetensors.torch import load, save
 from torch import Tensor
 
 import deeplfm
 from deeplfm.errors import InputError, ModelFileError
 from deeplfm.io.files import (
-    file_digest,
     flush_folder,
     is_unfinished,
     locked,
@@ -75,12 +74,15 @@ def _write(folder: Path, description: dict[str, Any], tensors: dict[str, Tensor]
     n_bytes = sum(value.nbytes for value in contiguous.values())
     _check_size(folder / name, n_bytes, MOST_TENSOR_BYTES, InputError, "save")
     try:
-        write_whole(folder / name, lambda temporary: save_file(contiguous, temporary))
+        content = save(
+            contiguous
+        )  # safetensors' own writer leaves files of any name when it is killed
+        write_whole(folder / name, lambda temporary: temporary.write_bytes(content))
         header = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "tensors": name,
-            "tensors_sha256": file_digest(folder / name),
+            "tensors_sha256": hashlib.sha256(content).hexdigest(),
             "not_finite": sorted(key for key, value in contiguous.items() if not _is_finite(value)),
             "versions": versions(),
             **description,

@@ -89,6 +89,9 @@ def restore_result(contents: Contents, item: Any) -> Any:
         model = new_member(part).to(getattr(torch, description["dtype"]))
         restore(model, tensors_under(f"{index}.", tensors))
         models.append(model.to(description["device"]))
+    n_models = len(item.members) if isinstance(item, FittedCandidate) else 1
+    if len(models) != n_models:
+        raise ValueError(f"{len(models)} models in place of {n_models}")
     if isinstance(item, FittedCandidate):
         return models, history
     score, gap_score = (
