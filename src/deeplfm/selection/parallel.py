@@ -100,10 +100,12 @@ def _attempt(function: Callable[[Item], Result], item: Item, label: str) -> Atte
 
 def _kept(function: Callable[[Item], Result], item: Item, label: str) -> Result | Exception:
     """The result of a function, or the one that an earlier run of the same work has kept."""
+    if current_place() is None:
+        return function(item)
     from deeplfm.selection.finished import describe_result, restore_result, unit_name
 
     name = unit_name(label, item)
-    if name is None or current_place() is None:
+    if name is None:
         return function(item)
     with unit(name) as place:
         if place is None:

@@ -245,7 +245,7 @@ def restore_optimiser(
 
 
 def _read(folder: Path) -> Contents | None:
-    """What a folder holds; ``None`` where it holds nothing, or nothing whole."""
+    """Contents of a folder; ``None`` where it holds nothing, or nothing whole."""
     if not folder.is_dir():
         return None
     try:
