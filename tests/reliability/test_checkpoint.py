@@ -167,6 +167,23 @@ def test_a_forecaster_is_continued_and_its_model_forgets_the_folder(tmp_path: Pa
     assert deeplfm.load(tmp_path / "model").checkpoint is None
 
 
+def test_a_full_disk_does_not_end_the_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = RUNS["batches"] | {"progress": False}
+    expected = DeepLFMRegressor(**options).fit(X, Y)
+    plain = checkpoint.write_folder
+
+    def full(folder: Path, *given: Any) -> None:
+        if folder.name != "run":
+            raise InputError("save: no space left on device.")
+        plain(folder, *given)
+
+    monkeypatch.setattr(checkpoint, "write_folder", full)
+    model = DeepLFMRegressor(**options, checkpoint=tmp_path / "run")
+    with pytest.warns(UserWarning, match=r"checkpoint: save: no space.*Going on without it"):
+        model.fit(X, Y)
+    assert same_bits(model, expected)
+
+
 FIT = """
 import sys, numpy as np, deeplfm
 from deeplfm.training import checkpoint

@@ -54,9 +54,9 @@ class Unit:
 
     def finish(self, description: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Keep its result, and drop the states on the way to it."""
-        write_folder(self.folder / _DONE, description, tensors)
-        for path in self.folder.glob("training-*"):
-            shutil.rmtree(path, ignore_errors=True)
+        if _write(self.folder / _DONE, description, tensors):
+            for path in self.folder.glob("training-*"):
+                shutil.rmtree(path, ignore_errors=True)
 
 
 _place: ContextVar[Path | None] = ContextVar("place", default=None)
@@ -183,8 +183,8 @@ class States:
     def write(self, description: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Replace the older of both states."""
         began = time.monotonic()
-        write_folder(self.folder / _STATES[self._next], description, tensors)
-        self._next = 1 - self._next
+        if _write(self.folder / _STATES[self._next], description, tensors):
+            self._next = 1 - self._next
         now = time.monotonic()
         self._due = now + max(_LEAST_SECONDS, (now - began) / _COST)
 
@@ -242,6 +242,16 @@ def restore_optimiser(
     schedule: dict[str, Any] = {key: index(known["schedule"][key]) for key in _COUNTS}
     schedule |= {key: [float(v) for v in known["schedule"][key]] for key in _RATE_LISTS}
     decline.load_state_dict(decline.state_dict() | schedule)
+
+
+def _write(folder: Path, description: dict[str, Any], tensors: dict[str, Tensor]) -> bool:
+    """Write a folder; a full disk must not end the work that was to be kept."""
+    try:
+        write_folder(folder, description, tensors)
+    except InputError as error:
+        warnings.warn(f"checkpoint: {error} Going on without it.", stacklevel=2)
+        return False
+    return True
 
 
 def _read(folder: Path) -> Contents | None:

@@ -180,17 +180,16 @@ class _Run:
 
     def _restore(self, known: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.model.load_state_dict(tensors_under("model.", tensors))
-        best = tensors_under("best.", tensors)
-        self.best_state = best or None
+        self.best_state = tensors_under("best.", tensors) or None
         self.history = History.from_dict(known)
-        self.step, *position, best_step = map(
-            index, (known["step"], *known["position"], known["best"][1])
+        (over, done), (score, best_step), self.step = (
+            known["position"],
+            known["best"],
+            known["step"],
         )
-        self.position, self.best = (position[0], position[1]), (float(known["best"][0]), best_step)
-        if not (
-            0 <= position[0] < len(self.schedule.phases) and self.step == len(self.history.loss)
-        ):
-            raise ValueError(f"step {self.step}, position {position}")
+        self.position, self.best = (index(over), index(done)), (float(score), index(best_step))
+        if not (0 <= over < len(self.schedule.phases) and self.step == len(self.history.loss)):
+            raise ValueError(f"step {self.step}, position {self.position}")
         self.batches = self._batches()
         self.began = {"known": known, "tensors": tensors_under("optimiser.", tensors)}
 
