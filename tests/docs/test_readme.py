@@ -27,6 +27,18 @@ def test_the_design_page_runs() -> None:
     assert names["posterior"].mean.isfinite().all()
 
 
+def test_the_reliability_page_runs_and_its_links_lead_somewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = ROOT / "docs" / "reliability.md"
+    monkeypatch.chdir(tmp_path)
+    (example,) = code_blocks("python", page)
+    exec(compile(example, "reliability.md", "exec"), {})
+    for place in (page, ROOT / "SECURITY.md"):
+        links = re.findall(r"\]\(([^)#]+)\)", place.read_text())
+        assert all((place.parent / link).exists() for link in links)
+
+
 def test_the_python_examples_run_and_the_first_is_eleven_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,15 @@ from deeplfm.cli import (
     models,
     reproduce,
 )
-from deeplfm.cli.messages import BAD_INPUT, INTERRUPTED, print_error, reported, usage_message
+from deeplfm.cli.messages import (
+    BAD_INPUT,
+    INTERRUPTED,
+    interrupt_on_sigterm,
+    print_error,
+    reported,
+    usage_message,
+)
+from deeplfm.cli.outputs import check_no_input_is_replaced
 from deeplfm.errors import DeepLFMError
 
 Function = Callable[..., None]
@@ -67,6 +75,7 @@ def add_command(
     @functools.wraps(function)
     def command(**values: Any) -> None:
         with reported(values.get("debug", False)):
+            check_no_input_is_replaced(values)
             for key, group in groups.items():
                 fields = {field.name: values.pop(field.name) for field in dataclasses.fields(group)}
                 values[key] = group(**fields)
@@ -119,9 +128,10 @@ def deeplfm_command(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; the entry point of the ``deeplfm`` script."""
+    interrupt_on_sigterm()
     try:
         code = app(arguments, prog_name="deeplfm", standalone_mode=False)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         print_error("interrupted.")
         sys.exit(INTERRUPTED)
     except Exception as error:

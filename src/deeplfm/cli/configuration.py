@@ -19,9 +19,9 @@ import typer
 
 from deeplfm.errors import ConfigError
 
-FILE_NAME = "run.toml"
+FILE_NAME = "run.toml"  # as in deeplfm.io.storage
 _NOT_IN_FILES = ("config", "debug", "help")
-_NOT_SAVED = (*_NOT_IN_FILES, "json", "quiet", "overwrite")
+_NOT_SAVED = (*_NOT_IN_FILES, "json", "quiet", "overwrite", "checkpoint")
 
 
 def use_config(context: typer.Context, path: Path | None) -> Path | None:

@@ -59,14 +59,17 @@ def fit(
     Empty fields are gaps, in any target. The folder also holds all options as run.toml; --config
     repeats the fit with them.
     """
+    from deeplfm.training.interruption import graceful_interrupts
+
     folder = check_model_folder(out or _default_folder(data), "--out", overwrite)
     results = Results(run, report=report)
     series = read_series(data, file, columns)
     results.terminal.print(*summary.of_series(series, data))
-    forecaster = fit_series(series, settings, run, results.terminal)
-    with written_together() as add:
-        add(report, report_writer(forecaster))
-        save_model(forecaster, folder, context, series, out=folder)
+    with graceful_interrupts():  # the first one ends the fit, and not what saves its result
+        forecaster = fit_series(series, settings, run, results.terminal)
+        with written_together() as add:
+            add(report, report_writer(forecaster))
+            save_model(forecaster, folder, context, series, out=folder)
     results.terminal.print(
         summary.target_table(forecaster), summary.selection_table(forecaster), f"Model: {folder}"
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -18,7 +20,8 @@ from deeplfm.errors import ConfigError, DeepLFMError, ModelFileError, TrainingDi
 BUG, BAD_INPUT, DIVERGED, BAD_FILE, INTERRUPTED, CLOSED_PIPE = 1, 2, 3, 4, 130, 141
 
 _SAME_NAME = (
-    "duplicates zone times time until horizon model device dtype covariates decimal delimiter"
+    "duplicates zone times time until horizon model device dtype covariates decimal delimiter "
+    "checkpoint"
 )
 _OPTIONS = {name: f"--{name}" for name in _SAME_NAME.split()} | {
     "targets": "--target",
@@ -51,6 +54,13 @@ def reported(debug: bool) -> Iterator[None]:
         code, message = _code_and_message(error)
         print_error(message)
         raise typer.Exit(code) from None
+
+
+def interrupt_on_sigterm() -> None:
+    """Let SIGTERM end this program as Ctrl-C does, with what it cleans up."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def print_error(message: str, kind: str = "error") -> None:

@@ -203,6 +203,10 @@ class FitOptions:
     dtype: Annotated[
         Precision | None, typer.Option(help="Precision.", rich_help_panel="Training")
     ] = None
+    checkpoint: Annotated[
+        Path | None,
+        _training("FOLDER", "Keep the state of the fit; the same command continues a killed one."),
+    ] = None
     compile: Annotated[
         bool, flag("Training", "--compile", "Compile kernels for this machine; needs C++.")
     ] = False

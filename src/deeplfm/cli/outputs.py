@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 FIGURES = (".png", ".pdf", ".svg")
 PAGES = (".html", ".htm")
+_INPUTS, _OUTPUTS = ("data", "times", "covariates", "config"), ("out", "plot", "report")
 _LABELS = {"table": "Table", "plot": "Figure", "report": "Report"}
 
 
@@ -55,18 +58,30 @@ def check_file(path: Path, option: str, suffixes: tuple[str, ...] = ()) -> Path:
 
 def check_model_folder(path: Path, option: str, overwrite: bool) -> Path:
     """Raise an error if a model cannot be saved, or would replace another one without consent."""
+    from deeplfm.io.storage import DESCRIPTION, check_target
+
     check_folder(path, option)
-    if path.exists() and any(path.iterdir()):
-        if not (path / "model.json").exists():
-            raise InputError(
-                f"{option}: folder {path} holds other files and no deeplfm model. "
-                "Give a new or empty folder."
-            )
-        if not overwrite:
-            raise InputError(
-                f"{option}: {path} already holds a model. Give another name, or --overwrite."
-            )
+    check_target(path, option)
+    if (path / DESCRIPTION).exists() and not overwrite:
+        raise InputError(
+            f"{option}: {path} already holds a model. Give another name, or --overwrite."
+        )
     return path
+
+
+def check_no_input_is_replaced(values: Mapping[str, Any]) -> None:
+    """Raise an error if a file that a command would write is one that it reads.
+
+    Args:
+        values: of the arguments and options of the command.
+    """
+    for option, source in product(_OUTPUTS, _INPUTS):
+        written, read = values.get(option), values.get(source)
+        with suppress(OSError):
+            if written and read and Path(written).samefile(read):
+                raise InputError(
+                    f"--{option}: {written} is a file that the command reads. Give another name."
+                )
 
 
 @contextmanager
@@ -82,6 +97,8 @@ def written_together() -> Iterator[Callable[[Path | None, Callable[[Path], objec
     False
     complete
     """
+    from deeplfm.io.files import flush_folder, remove_unfinished, unfinished
+
     with ExitStack() as stack:
         staged: list[tuple[Path, Path]] = []
 
@@ -90,14 +107,17 @@ def written_together() -> Iterator[Callable[[Path | None, Callable[[Path], objec
                 return
             path.parent.mkdir(parents=True, exist_ok=True)
             # beside its final place, so that a rename suffices, and with its suffix
-            scratch = tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.")
-            temporary = Path(stack.enter_context(scratch)) / path.name
-            write(temporary)
-            staged.append((temporary, path))
+            remove_unfinished(path.parent, lambda name: name == path.name)
+            scratch = unfinished(path)
+            scratch.mkdir()
+            stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+            write(scratch / path.name)
+            staged.append((scratch / path.name, path))
 
         yield add
         for temporary, path in staged:
             temporary.replace(path)
+            flush_folder(path.parent)
 
 
 class Results:

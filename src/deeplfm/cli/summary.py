@@ -102,7 +102,7 @@ def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
 def in_user_units(forecaster: DeepLFMForecaster, scores: list[float]) -> list[float]:
     """MNLL of standardised targets, converted to the units of the user."""
     regressor = forecaster.regressor_
-    shifts = regressor.fit_result_.log_jacobian
+    shifts = regressor.fit_result_.log_jacobian or [0.0] * len(scores)
     return [score + float(shift) for score, shift in zip(scores, shifts, strict=False)]
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,18 @@ from deeplfm.errors import ConfigError, InputError
 
 Matrix = NDArray[np.floating]
 
+# Errors that a damaged file may cause beside those of pyarrow: its metadata are read as JSON.
+DAMAGES = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    NotImplementedError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 _BATCH_ROWS = 2**16
 # A small buffer for each column; otherwise whole row groups are read, and a file may have only one.
 _READING = {"buffer_size": 2**20, "pre_buffer": False}
@@ -57,8 +69,8 @@ def open_parquet(
         path: the file.
         targets: column or columns to predict; null marks a missing target.
         inputs: columns to predict from; ``None`` takes all others.
-        folder: where to put the scratch files. ``None`` is the system's temporary folder, which on
-            some systems is memory: choose a disk there.
+        folder: where to put the scratch files, which have no names. ``None`` is the system's temporary
+            folder, which on some systems is memory: choose a disk there.
 
     >>> import pyarrow, pyarrow.parquet
     >>> columns = {"hour": [1, 2, 3], "wind": [0.5, 0.1, 0.2], "delay": [9.0, None, 4.0]}
@@ -75,14 +87,18 @@ def open_parquet(
             "open_parquet: pyarrow is not installed. Run: pip install 'deeplfm[parquet]'"
         ) from error
     wanted = _names(targets)
-    with _scratch(folder) as scratch:
+    with _scratch(folder) as x_file, _scratch(folder) as y_file:
         try:
             with parquet.ParquetFile(path, **_READING) as file:
                 others = (name for name in file.schema_arrow.names if name not in wanted)
                 given = tuple(others) if inputs is None else _names(inputs)
                 _check(file, Path(path).name, given, wanted, arrow.types)
-                x, y = _copy(file, Path(path).name, given, wanted, arrow.float64(), scratch)
-        except (OSError, arrow.ArrowException) as error:
+                x, y = _copy(
+                    file, Path(path).name, given, wanted, arrow.float64(), (x_file, y_file)
+                )
+        except InputError:
+            raise
+        except (*DAMAGES, arrow.ArrowException) as error:
             reason = str(error).partition("\n")[0]
             raise InputError(
                 f"open_parquet: {path} could not be copied ({reason}). "
@@ -95,17 +111,15 @@ def _names(columns: str | Sequence[str]) -> tuple[str, ...]:
     return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
-@contextmanager
-def _scratch(folder: str | Path | None) -> Iterator[Path]:
+def _scratch(folder: str | Path | None) -> IO[bytes]:
+    """A file that has no name where the system allows it: a killed run leaves nothing."""
     try:
-        made = tempfile.TemporaryDirectory(prefix="deeplfm-", dir=folder)
+        return tempfile.TemporaryFile(prefix="deeplfm-", dir=folder)
     except OSError as error:
         raise InputError(
-            f"open_parquet: no scratch folder can be made in {folder}: {error.strerror}. "
+            f"open_parquet: no scratch file can be made in {folder}: {error.strerror}. "
             "Give a folder that exists and can be written to."
         ) from error
-    with made as name:
-        yield Path(name)
 
 
 def _check(
@@ -149,29 +163,31 @@ def _copy(
     inputs: tuple[str, ...],
     targets: tuple[str, ...],
     float64: Any,
-    folder: Path,
+    scratch: tuple[IO[bytes], IO[bytes]],
 ) -> tuple[Matrix, Matrix]:
     """Write the chosen columns as rows, and map them."""
+    x_file, y_file = scratch
     x_type, y_type = _float_type(file, inputs), _float_type(file, targets)
     n_rows = 0
     # Through files and not through their mapping: a full disk is then an error, and not a crash.
-    with (folder / "x").open("wb") as x_file, (folder / "y").open("wb") as y_file:
-        for batch in file.iter_batches(_BATCH_ROWS, columns=[*inputs, *targets]):
-            for column in inputs:
-                if batch.column(column).null_count:
-                    row = n_rows + batch.column(column).is_null().to_pylist().index(True)
-                    raise InputError(
-                        f"open_parquet: column {column!r} of {name} is null in row {row}. Only "
-                        "targets may be missing: fill it, or leave the column out."
-                    )
-            for columns, kind, out in ((inputs, x_type, x_file), (targets, y_type, y_file)):
-                values = [batch.column(column).cast(float64, safe=False) for column in columns]
-                numbers = [value.to_numpy(zero_copy_only=False) for value in values]
-                out.write(np.stack(numbers, axis=1).astype(kind).tobytes())
-            n_rows += len(batch)
+    for batch in file.iter_batches(_BATCH_ROWS, columns=[*inputs, *targets]):
+        for column in inputs:
+            if batch.column(column).null_count:
+                row = n_rows + batch.column(column).is_null().to_pylist().index(True)
+                raise InputError(
+                    f"open_parquet: column {column!r} of {name} is null in row {row}. Only "
+                    "targets may be missing: fill it, or leave the column out."
+                )
+        for columns, kind, out in ((inputs, x_type, x_file), (targets, y_type, y_file)):
+            values = [batch.column(column).cast(float64, safe=False) for column in columns]
+            numbers = [value.to_numpy(zero_copy_only=False) for value in values]
+            out.write(np.stack(numbers, axis=1).astype(kind).tobytes())
+        n_rows += len(batch)
+    for file_ in scratch:
+        file_.flush()
     return (
-        np.memmap(folder / "x", x_type, "r", shape=(n_rows, len(inputs))),
-        np.memmap(folder / "y", y_type, "r", shape=(n_rows, len(targets))),
+        np.memmap(x_file, x_type, "r", shape=(n_rows, len(inputs))),
+        np.memmap(y_file, y_type, "r", shape=(n_rows, len(targets))),
     )
 
 

@@ -15,12 +15,14 @@ import pandas as pd
 
 from deeplfm.data.delimiters import check_decimal, check_delimiter
 from deeplfm.data.numbers import (
+    FORMULA,
     check_names,
     numeric_column,
     source_name,
     with_columns,
     with_floats,
 )
+from deeplfm.data.parquet import DAMAGES
 from deeplfm.data.text import parse_text
 from deeplfm.errors import InputError
 from deeplfm.io.files import write_whole
@@ -29,6 +31,10 @@ __all__ = ["numeric_column", "read_table", "write_table"]
 
 _FORMATS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+# A table is read into memory, several times its size in text.
+MOST_BYTES = 2**30
+_MOST_RATIO, _ALWAYS_ALLOWED = 100, 2**26  # of a gzip file: a text shrinks to a tenth, seldom more
+_MOST_PARQUET_VALUES = 2**28
 
 
 def read_table(
@@ -97,17 +103,25 @@ def write_table(
     table = table.set_axis(table.columns.map(str), axis=1)
     table.attrs = {}  # of the file that it was read from
     check_names(table.columns, name)
+    if suffix != ".parquet":
+        table = table.set_axis([escaped(column) for column in table.columns], axis=1)
     if name == "-":
         _print(_csv(table, delimiter))
     else:
         _save(_encoded(table, str(suffix), name, delimiter), Path(target))
 
 
+def escaped(name: str) -> str:
+    """A name of a column that no spreadsheet takes for a formula; :func:`read_table` takes it back."""
+    return f"'{name}" if name.startswith(FORMULA) else name
+
+
 def _content(source: str | Path, name: str) -> bytes:
-    if str(source) == "-":
-        return sys.stdin.buffer.read()
     try:
-        return Path(source).read_bytes()
+        if str(source) == "-":
+            return _limited(sys.stdin.buffer.read(MOST_BYTES + 1), name, MOST_BYTES)
+        with Path(source).open("rb") as file:
+            return _limited(file.read(MOST_BYTES + 1), name, MOST_BYTES)
     except FileNotFoundError as error:
         raise InputError(
             f"{name}: there is no such file. Check the name and the folder."
@@ -120,11 +134,25 @@ def _content(source: str | Path, name: str) -> bytes:
         ) from error
 
 
+def _limited(content: bytes, name: str, most: int) -> bytes:
+    """The content, if it is not too much."""
+    if len(content) > most:
+        raise InputError(
+            f"{name}: more than {most // 2**20} MiB of table found. Average neighbouring rows, or fit a "
+            "part of them; deeplfm.data.open_parquet reads larger tables from Parquet."
+        )
+    return content
+
+
 def _unzipped(content: bytes, name: str) -> bytes:
     if not content.startswith(_GZIP):
         return content
+    most = min(MOST_BYTES, max(_ALWAYS_ALLOWED, _MOST_RATIO * len(content)))
     try:
-        return gzip.decompress(content)
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            return _limited(file.read(most + 1), name, most)
+    except InputError:
+        raise
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise InputError(
             f"{name}: the gzip file is damaged ({error}). Copy or download it again."
@@ -139,19 +167,29 @@ def _require_pyarrow(name: str) -> None:
         )
 
 
+def _check_values(n_values: int, name: str) -> None:
+    if n_values > _MOST_PARQUET_VALUES:
+        raise InputError(
+            f"{name}: {n_values} values found, and at most {_MOST_PARQUET_VALUES} are read into memory. "
+            "Fit a part of them; deeplfm.data.open_parquet reads larger tables."
+        )
+
+
 def _parse_parquet(content: bytes, name: str) -> pd.DataFrame:
     _require_pyarrow(name)
     import pyarrow
     from pyarrow import parquet
 
     try:
-        table = parquet.ParquetFile(io.BytesIO(content)).read()
+        file = parquet.ParquetFile(io.BytesIO(content))
+        _check_values(file.metadata.num_rows * max(1, file.metadata.num_columns), name)
+        table = file.read()
         check_names(table.column_names, name)
         frame = table.to_pandas()
     except InputError:
         raise
-    except (OSError, ValueError, TypeError, pyarrow.ArrowException) as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
+    except (*DAMAGES, pyarrow.ArrowException) as error:
+        reason = " ".join(f"{error}".split())[:200].rstrip(".")
         raise InputError(
             f"{name}: not a whole Parquet file ({reason}). Copy or write it again."
         ) from error

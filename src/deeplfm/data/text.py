@@ -25,6 +25,7 @@ from deeplfm.data.delimiters import (
 )
 from deeplfm.data.numbers import (
     FIRST_LINE,
+    FORMULA,
     MISSING,
     check_names,
     is_number,
@@ -44,6 +45,7 @@ _FOREIGN = {
     b"\x89HDF": "an HDF5 file",
 }
 _HINT = re.compile(rb'"?sep=(.)"?(?=\n)', re.IGNORECASE)  # the first line of some spreadsheets' CSV
+_ESCAPED = tuple(f"'{sign}" for sign in FORMULA)
 _VALUE = re.compile(rb'[^\s,;|"]')
 _CONTROL = bytes([*range(0x09), *range(0x0E, 0x20)])
 # From version 3.1 on pandas reads floats exactly by default, and the option has a warning.
@@ -233,6 +235,7 @@ def _layout(text: bytes, source: str, delimiter: str, fewest_columns: int) -> _L
 def _names(header: list[str], source: str) -> list[str]:
     """Names of the columns, with one for those that have none."""
     stripped = [name.strip() for name in header]
+    stripped = [name[1:] if name.startswith(_ESCAPED) else name for name in stripped]
     if all(is_number(name.replace(",", ".")) for name in stripped if name):
         raise InputError(
             f"{source}: the first line holds numbers ({', '.join(stripped[:3])}) in place of the "

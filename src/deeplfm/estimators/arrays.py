@@ -24,6 +24,7 @@ _LONGEST_SERIES, _LONGEST_IN_BATCHES = 20_000, 100_000
 _LARGE = 2**24  # values, 128 MB in float64, that are not copied
 _MOST_COMPARED = 10_000  # rows among which equal ones are looked for
 _CHUNK_VALUES = 2**19  # 4 MB in float64
+_LARGEST = 1e150  # the square of a larger number may overflow
 
 
 class NotNumbersError(InputError, TypeError):
@@ -63,6 +64,11 @@ class Arrays:
 
     def __len__(self) -> int:
         return len(self.x) if self.index is None else len(self.index)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Numbers of rows, inputs and targets."""
+        return len(self), self.x.shape[1], self.y.shape[1]
 
     @property
     def are_large(self) -> bool:
@@ -161,6 +167,7 @@ def check_inputs(x: Any, n_columns: int | None = None, owner: str = "model") -> 
             f"X: {n_bad} values are NaN or infinite (first: {where}). "
             "Remove these rows, or fill the inputs: only targets may be missing."
         )
+    _check_range(array, "X")
     if n_columns is not None and array.shape[1] != n_columns:
         advice = "Give the same columns in the same order."
         if np.asarray(x).ndim == 1:
@@ -198,6 +205,7 @@ def check_targets(
             f"y: {n_infinite} values are infinite (first: {where}). "
             "Remove them, or write NaN to mark them as missing."
         )
+    _check_range(array, "y")
     n_rows = n_rows if index is None else len(index)
     missing = sum(np.isnan(chunk).sum(0) for _, chunk in _chunks(array, index))
     for column, known in enumerate((n_rows - missing).tolist()):
@@ -207,6 +215,16 @@ def check_targets(
                 f"{fewest_known} are needed. Leave the column out, or give more data."
             )
     return array
+
+
+def _check_range(array: NDArray[Any], name: str) -> None:
+    """Refuse numbers so large that their squares overflow."""
+    n_large, where = _count(array, lambda values: np.abs(values) > _LARGEST)
+    if n_large:
+        raise InputError(
+            f"{name}: {n_large} values are larger than {_LARGEST:g} (first: {where}), beyond which "
+            "squares overflow. Give them in a larger unit."
+        )
 
 
 def check_weights(sample_weight: Any, n_rows: int) -> Array | None:

@@ -190,7 +190,7 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
         """
         record = self._record
         x = record.inputs(record.rows)
-        settings = self._settings() | {"model": self.regressor_.model}
+        settings = self._settings() | {"model": self.regressor_.model, "checkpoint": None}
         return backtest(settings, x, record.observed, folds, horizon)
 
     def update(self, later: pd.DataFrame, *, duplicates: str = "refuse") -> Self:

@@ -27,10 +27,10 @@ from deeplfm.estimators.by_evidence import (
 from deeplfm.estimators.candidates import Model
 from deeplfm.estimators.inspected import Inspected
 from deeplfm.estimators.logarithms import Trial, best_trial, check_positive, may_be_logarithms
-from deeplfm.estimators.saving import describe, rebuild
+from deeplfm.estimators.saving import describe, rebuild, run_identity
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.settings import DeepLFMSettings, with_parameters
-from deeplfm.estimators.targets import Labels, warn_of_outliers
+from deeplfm.estimators.targets import Labels, check_new_values, warn_of_outliers
 from deeplfm.io.archive import Contents, Saved
 from deeplfm.kernels import compiled_kernels
 from deeplfm.predictive.mixture import Predictive
@@ -41,6 +41,7 @@ from deeplfm.statespace import StateSpaceLFM
 from deeplfm.terms import NamedModel
 from deeplfm.terms.candidates import CHALLENGERS
 from deeplfm.training import Rows, RowSource, StoredRows
+from deeplfm.training.checkpoint import checkpointed, part, unit
 from deeplfm.training.interruption import graceful_interrupts, within
 
 _PREDICTION_ROWS = 4096  # held at a time with all their mixture components
@@ -97,7 +98,12 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
                 arrays = arrays.most_recent(in_batches=self.batch_size is not None)
             if not arrays.are_large:
                 warn_of_outliers(arrays.read(slice(None))[1], self.labels_.texts)
-        with compiled_kernels(self.compile), graceful_interrupts(), within(self.time_limit):
+        with (
+            checkpointed(self.checkpoint, lambda: run_identity(self, arrays)),
+            compiled_kernels(self.compile),
+            graceful_interrupts(),
+            within(self.time_limit),
+        ):
             self.scaling_, self.model_, self.fit_result_ = self._fit(arrays, models)
         if self.fit_result_.interrupted:
             warnings.warn(
@@ -151,6 +157,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         arrays = Arrays.of(X, y, sample_weight, fewest_known=0)
         self.labels_.check(y, arrays.y.shape[1])
         check_positive(arrays.y, self.scaling_.is_log, self.labels_.texts)
+        check_new_values(arrays.chunks(), self.scaling_, self.labels_.texts)
         with compiled_kernels(self.compile):
             for chunk in self._rows(arrays, self.scaling_).chunks():
                 self.model_.extend(chunk.x, chunk.y)
@@ -255,13 +262,14 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         if isinstance(only, NamedModel) and not only.is_calibrated:  # trained on all rows, as it is
             scaling = self._scaling(arrays, self._logarithms(arrays, by_itself=False))
             (candidate,) = self._candidates(models, float(scaling.x_scale[0]))
-            model, history = fit_candidate(
-                candidate,
-                self._rows(arrays, scaling),
-                self.is_series_,
-                self.random_state,
-                self.progress,
-            )
+            with unit(candidate.name):
+                model, history = fit_candidate(
+                    candidate,
+                    self._rows(arrays, scaling),
+                    self.is_series_,
+                    self.random_state,
+                    self.progress,
+                )
             return scaling, ModelAverage.of(model), Selection.of_one(candidate.name, history)
 
         exact = {name: model for name, model in models.items() if is_exact(model)}
@@ -275,13 +283,14 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
             candidates = self._candidates(models, float(scaling.x_scale[0]))
             label = "selection, logarithms" if is_log.any() else "selection"
             n_jobs = self._n_jobs(rows)
-            return Trial(
-                scaling, rows, compare(candidates, rows, *settings, self.progress, n_jobs, label)
-            )
+            with part(scaling.digest):
+                found = compare(candidates, rows, *settings, self.progress, n_jobs, label)
+            return Trial(scaling, rows, found)
 
         is_log = self._logarithms(arrays, by_itself=True)
         best = best_trial(trial, is_log) if self.log_targets is None else trial(is_log)
-        average, selection = best.comparison.refit(best.rows)
+        with part(best.scaling.digest):
+            average, selection = best.comparison.refit(best.rows)
         held_out = best.comparison.split.held_out
         selection.log_jacobian = held_out.mean_by_count(best.log_jacobian).tolist()
         return best.scaling, average, selection

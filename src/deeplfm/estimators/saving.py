@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import warnings
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,32 +13,42 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from deeplfm import config as configuration
-from deeplfm.ensemble.autoregression import Autoregression
-from deeplfm.ensemble.nearest_neighbour_gp import NearestNeighbourGP
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.targets import Labels
 from deeplfm.estimators.timeline import Timeline
 from deeplfm.io.archive import Contents, reading, restore, tensors_under
-from deeplfm.model import DeepLFM
+from deeplfm.io.files import versions
 from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.candidate import Member
+from deeplfm.selection.finished import describe_member, new_member
 from deeplfm.selection.select import Selection
-from deeplfm.statespace import StateSpaceConfig, StateSpaceLFM
 from deeplfm.terms import from_json, to_json
 from deeplfm.variational.weights import Exact
 
 if TYPE_CHECKING:
+    from deeplfm.estimators.arrays import Arrays
     from deeplfm.estimators.forecaster import DeepLFMForecaster
     from deeplfm.estimators.regressor import DeepLFMRegressor
 
 Regressor = TypeVar("Regressor", bound="DeepLFMRegressor")
 Forecaster = TypeVar("Forecaster", bound="DeepLFMForecaster")
 
-_KINDS = {
-    kind.__name__: kind for kind in (DeepLFM, Autoregression, NearestNeighbourGP, StateSpaceLFM)
-}
+_ROWS_PREDICTED = 64  # when a model is loaded
 _DERIVED = "._root"  # of exact weights: their precision gives it back
+
+
+# Settings that a run may change when it is continued.
+_FREE = ("checkpoint", "n_jobs", "progress", "time_limit")
+
+
+def run_identity(regressor: DeepLFMRegressor, arrays: Arrays) -> dict[str, Any]:
+    """Plain data that two fits share if one continues the other: settings, versions and data."""
+    digest = hashlib.sha256()
+    for chunk in arrays.chunks():
+        for values in chunk:
+            digest.update(b"none" if values is None else np.ascontiguousarray(values).tobytes())
+    settings = {key: repr(value) for key, value in sorted(_parameters(regressor).items())}
+    kept = {key: value for key, value in settings.items() if key not in _FREE}
+    return kept | {"versions": versions(), "shape": repr(arrays.shape), "data": digest.hexdigest()}
 
 
 def describe(regressor: DeepLFMRegressor) -> Contents:
@@ -49,10 +61,7 @@ def describe(regressor: DeepLFMRegressor) -> Contents:
         "is_series": regressor.is_series_,
         "inputs": getattr(regressor, "feature_names_in_", None),
         "labels": asdict(regressor.labels_),
-        "members": [
-            {"kind": type(member).__name__, "arguments": _arguments(member)}
-            for member in model.members
-        ],
+        "members": [describe_member(member) for member in model.members],
         "selection": asdict(regressor.fit_result_),
     }
     scaling = vars(regressor.scaling_)
@@ -72,28 +81,55 @@ def rebuild(
             description["dtype"]
         ]
         regressor.is_series_ = description["is_series"]
-        if description["inputs"] is not None:
-            regressor.feature_names_in_ = np.array(description["inputs"], dtype=object)
+        if not isinstance(regressor.is_series_, bool):
+            raise ValueError(f"is_series is {regressor.is_series_!r}")
         regressor.labels_ = _labels(description["labels"])
         regressor.fit_result_ = Selection.from_dict(description["selection"])
         n_outputs = regressor.labels_.n_outputs
         regressor.scaling_ = _scaling(tensors_under("scaling.", tensors), n_outputs)
         regressor.n_features_in_ = len(regressor.scaling_.x_shift)
-        members = [
-            _member(part["kind"], part["arguments"]).to(regressor.dtype_)
-            for part in description["members"]
-        ]
-    weight = torch.ones(len(members), n_outputs, dtype=torch.float64)
-    regressor.model_ = ModelAverage(members, weight)
-    state = regressor.model_.state_dict().items()
-    derived = {name: value for name, value in state if name.endswith(_DERIVED)}
-    restore(regressor.model_, tensors_under("model.", tensors) | derived)
-    with reading(path, cls):
+        if description["inputs"] is not None:
+            regressor.feature_names_in_ = np.array(description["inputs"], dtype=object)
+            if regressor.feature_names_in_.shape != (regressor.n_features_in_,):
+                raise ValueError(f"inputs is {description['inputs']!r}")
+        members = [new_member(part).to(regressor.dtype_) for part in description["members"]]
+        weight = torch.ones(len(members), n_outputs, dtype=torch.float64)
+        regressor.model_ = ModelAverage(members, weight)
+        state = regressor.model_.state_dict().items()
+        derived = {name: value for name, value in state if name.endswith(_DERIVED)}
+        restore(regressor.model_, tensors_under("model.", tensors) | derived)
         for module in regressor.model_.modules():
             if isinstance(module, Exact):
                 module.refresh()
-    regressor.model_.to(regressor.device)
+        regressor.device = _available(str(regressor.device))
+        regressor.model_.to(regressor.device)
+        _check_predictions(regressor)
     return regressor
+
+
+def _available(device: str) -> str:
+    """The device that a model was fitted on, or the processor where it is not there."""
+    kind = torch.device(device)  # refuses other texts
+    try:
+        torch.empty(0, device=kind)
+    except (AssertionError, RuntimeError, NotImplementedError):
+        warnings.warn(
+            f"load: the model was fitted on device {device!r}, which is not available here. It predicts "
+            "on 'cpu'.",
+            stacklevel=2,
+        )
+        return "cpu"
+    return device
+
+
+def _check_predictions(regressor: DeepLFMRegressor) -> None:
+    """Predict some rows: parts that do not fit together fail here, and not at the first forecast."""
+    rows = torch.linspace(0, 1, _ROWS_PREDICTED, dtype=regressor.dtype_, device=regressor.device)
+    with torch.no_grad():
+        posterior = regressor.model_.posterior(rows[:, None].repeat(1, regressor.n_features_in_))
+        mean, std = posterior.mean, posterior.std()
+    if mean.shape != (len(rows), regressor.labels_.n_outputs) or bool((mean + std).isnan().any()):
+        raise ValueError("its prediction has another shape, or is not a number")
 
 
 def describe_forecaster(forecaster: DeepLFMForecaster) -> Contents:
@@ -133,34 +169,17 @@ def rebuild_forecaster(
             columns=[*forecaster.targets_, *forecaster.covariates_],
         )
         regressor = description["regressor"]
-    parts = tensors_under("regressor.", tensors)
-    forecaster.regressor_ = rebuild(kind, regressor, parts, path)
+        parts = tensors_under("regressor.", tensors)
+        forecaster.regressor_ = rebuild(kind, regressor, parts, path)
     return forecaster
-
-
-def _arguments(member: Member) -> dict[str, Any]:
-    arguments = member.constructor_arguments
-    config = arguments["config"]
-    if isinstance(member, StateSpaceLFM):
-        return arguments | {"config": [item.to_dict() for item in config]}
-    return arguments | {"config": configuration.to_dict(config)}
-
-
-def _member(
-    kind: str, arguments: dict[str, Any]
-) -> DeepLFM | Autoregression | NearestNeighbourGP | StateSpaceLFM:
-    config: Any = arguments["config"]
-    if kind == StateSpaceLFM.__name__:
-        config = [StateSpaceConfig.from_dict(item) for item in config]
-    else:
-        config = configuration.from_dict(config)
-    return _KINDS[kind](**arguments | {"config": config})
 
 
 def _labels(content: dict[str, Any]) -> Labels:
     names = content["names"]
     if names is not None:  # JSON has lists only
         names = tuple(tuple(name) if isinstance(name, list) else name for name in names)
+        if len(names) != content["n_outputs"]:
+            raise ValueError(f"{len(names)} names of {content['n_outputs']} targets")
     return Labels(**content | {"names": names})
 
 
@@ -184,17 +203,17 @@ def _scaling(tensors: dict[str, Tensor], n_outputs: int) -> Scaling:
 def _parameters(estimator: Any) -> dict[str, Any]:
     """Parameters of an estimator as plain data."""
     parameters = estimator.get_params(deep=False)
-    return parameters | {"model": _plain_model(parameters["model"])}
+    return parameters | {"model": plain_model(parameters["model"]), "checkpoint": None}
 
 
 def _restored(parameters: dict[str, Any]) -> dict[str, Any]:
     return parameters | {"model": _model(parameters["model"])}
 
 
-def _plain_model(model: Any) -> Any:
+def plain_model(model: Any) -> Any:
     """A sum of terms as its text; a text of the user as a list of one, so that it comes back as text."""
     if isinstance(model, dict):
-        return {name: _plain_model(item) for name, item in model.items()}
+        return {name: plain_model(item) for name, item in model.items()}
     return [model] if isinstance(model, str) else to_json(model)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -11,10 +12,12 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from deeplfm.errors import InputError
 from deeplfm.predictive.log_normal import Exponential
 from deeplfm.predictive.mixture import Predictive
 
 Array = NDArray[np.float64]
+_SMALLEST = 1e-150
 Chunk = tuple[Array, Array] | tuple[Array, Array, Array | None]
 
 
@@ -52,12 +55,20 @@ class Scaling:
         for x, y, *weight in chunks:
             inputs.add(x, *weight)
             outputs.add(_logarithms(y, is_log), *weight)
+        for name, moments in (("X", inputs), ("y", outputs)):
+            moments.check_range(name)
         is_time = is_series & (np.arange(len(inputs.mean)) == 0)
         shift = np.where(is_time, inputs.lowest, inputs.mean)
         scale = np.where(is_time, inputs.highest - inputs.lowest, inputs.scale)
         if is_log is None:
             is_log = np.zeros(len(outputs.mean), dtype=bool)
         return cls(shift, np.where(scale > 0, scale, 1.0), outputs.mean, outputs.scale, is_log)
+
+    @property
+    def digest(self) -> str:
+        """A short text that differs for different scalings."""
+        content = b"".join(value.tobytes() for value in vars(self).values())
+        return hashlib.sha256(content).hexdigest()[:12]
 
     def inputs(self, x: Array) -> Array:
         """Inputs in the model's units."""
@@ -108,6 +119,16 @@ class Moments:
     def scale(self) -> Array:
         """Unit of each column; 1 for a constant, whose rounding errors must not become one."""
         return np.where((self.highest > self.lowest) & (self.variance > 0), self.std, 1.0)
+
+    def check_range(self, name: str) -> None:
+        """Refuse a column whose values differ by so little that squares of the differences vanish."""
+        spread = self.highest - self.lowest
+        for column in np.flatnonzero((spread > 0) & (spread < _SMALLEST)):
+            raise InputError(
+                f"{name}: the values of column {column} differ by {np.atleast_1d(spread)[column]:.3g} at "
+                f"most, and squares of differences below {_SMALLEST:g} vanish. Give them in a smaller "
+                "unit."
+            )
 
     def add(self, values: Array, weight: Array | None = None) -> None:
         """Take more rows into account; a row of weight 2 counts twice."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import replace
+from os import PathLike
 from typing import Any, TypeVar
 
 import numpy as np
@@ -53,6 +54,9 @@ class DeepLFMSettings(BaseEstimator):
         progress: show a progress bar; ``None`` shows it when standard error is a terminal.
         is_series: the first input is time and the others are known covariates; ``None`` assumes so for
             a single input.
+        checkpoint: folder in which a fit keeps its state. A fit that was killed is continued by the same
+            call, and ends with the same bits as one that was not; other data or settings are refused.
+            Delete the folder when the model is saved.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class DeepLFMSettings(BaseEstimator):
         n_jobs: int | None = None,
         progress: bool | None = None,
         is_series: bool | None = None,
+        checkpoint: Any = None,
     ) -> None:
         self.model = model
         self.effort = effort
@@ -88,6 +93,7 @@ class DeepLFMSettings(BaseEstimator):
         self.n_jobs = n_jobs
         self.progress = progress
         self.is_series = is_series
+        self.checkpoint = checkpoint
 
     def _models(self, is_series: bool) -> dict[str, Model]:
         """The declared models, by name."""
@@ -167,6 +173,9 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"log_targets: {is_log!r} found. Give True for all targets, False for none, or None."
         )
+    place = settings["checkpoint"]
+    if place is not None and not isinstance(place, str | PathLike):
+        raise ConfigError(f"checkpoint: {place!r} found. Give the name of a folder.")
     try:
         torch.empty(0, device=settings["device"])
     except (AssertionError, RuntimeError) as error:

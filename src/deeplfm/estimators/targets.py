@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from numpy import ndarray
 from numpy.typing import NDArray
 
 from deeplfm.errors import InputError
+from deeplfm.estimators.scaling import Chunk, Scaling
 
 Array = NDArray[np.float64]
 
@@ -24,6 +25,8 @@ _EMPTY = 0.7  # of the way from the median to an outlier has no other values
 _FLAT = (
     0.1  # of the interquartile range: most steps between outliers are smaller, if they are constant
 )
+
+_FAR_FROM_TRAINING, _FARTHEST = 1e3, 1e100  # standard deviations of the training rows
 
 _MOST_SEGMENTS, _FEWEST_SEGMENTS, _FEWEST_ROWS = 10, 4, 8
 _LEAST_RANGE = 1.5  # between the lowest level and the highest
@@ -161,6 +164,33 @@ def warn_of_outliers(values: Float64[ndarray, "N D"], names: Sequence[str]) -> N
             OutlierWarning,
             stacklevel=3,
         )
+
+
+def check_new_values(chunks: Iterable[Chunk], scaling: Scaling, names: Sequence[str]) -> None:
+    """Refuse new values whose squares overflow in the model's units, and warn of very large ones.
+
+    Args:
+        chunks: new rows.
+        scaling: of the training rows.
+        names: of the targets.
+    """
+    most = np.zeros(len(names))
+    for _, y, *_ in chunks:
+        most = np.fmax(most, np.nanmax(np.abs(scaling.outputs(y)), axis=0, initial=0.0))
+    for name, farthest in zip(names, most, strict=True):
+        if farthest > _FARTHEST:
+            raise InputError(
+                f"{name}: a value {farthest:.3g} standard deviations from the mean of the training rows "
+                "found, whose square overflows. Correct it, or write NaN to mark it as missing."
+            )
+        if farthest > _FAR_FROM_TRAINING:
+            warnings.warn(
+                f"{name}: a value {farthest:.3g} standard deviations from the mean of the training rows "
+                "found. The model will follow it. If it is a measurement error, update with NaN in its "
+                "place; if the series has changed, fit again.",
+                OutlierWarning,
+                stacklevel=3,
+            )
 
 
 def _words(span: tuple[float, float]) -> str:

@@ -11,10 +11,23 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from deeplfm.errors import ConfigError, ModelFileError
-from deeplfm.io.storage import read_folder, write_folder
+from deeplfm.errors import ConfigError, DeepLFMError, ModelFileError
+from deeplfm.io.storage import Contents, read_folder, write_folder
 
-Contents = tuple[dict[str, Any], dict[str, Tensor]]
+# Anything that plain data of a wrong kind may cause where they are used.
+MISUSES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    NotImplementedError,
+    OSError,
+    RecursionError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 class Saved(ABC):
@@ -46,14 +59,17 @@ def reading(path: str | Path, kind: type) -> Iterator[None]:
     """Turn what goes wrong while a description is read into an error that names the folder."""
     try:
         yield
+    except ModelFileError:
+        raise
     except ConfigError as error:
         raise ModelFileError(
             f"load: {path} needs a part that is not available here ({error}). Call "
             "deeplfm.features.register for a system of your own before loading."
         ) from error
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except (DeepLFMError, *MISUSES) as error:
+        reason = " ".join(repr(error).split())[:300]
         raise ModelFileError(
-            f"load: {path} does not describe a {kind.__name__} ({error!r}). Save the model again, or "
+            f"load: {path} does not describe a {kind.__name__} ({reason}). Save the model again, or "
             "load another kind of model with deeplfm.load."
         ) from error
 

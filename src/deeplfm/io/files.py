@@ -2,34 +2,130 @@
 
 from __future__ import annotations
 
+import atexit
+import hashlib
 import os
 import platform
+import re
+import secrets
+import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
 import deeplfm
+from deeplfm.errors import InputError
 
 _USER_CACHES = {"darwin": "~/Library/Caches", "win32": "~/AppData/Local"}
 _PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "gpytorch")
+_UNFINISHED = re.compile(r"\.(.+)\.[0-9a-f]{8}\.unfinished")
+_OLD = (
+    3600.0  # seconds: an unfinished file that nobody has written to for so long is of a killed run
+)
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` fill a temporary file beside the path, flush it to disk, rename it into place."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    temporary = Path(name)
+    """Let ``write`` fill a temporary file beside the path, flush it to disk, rename it into place.
+
+    The file has the permissions of any new file of this user. One that a killed run has left beside it
+    is removed once it is old.
+    """
+    remove_unfinished(path.parent, lambda name: name == path.name)
+    temporary = unfinished(path)
     try:
+        # Made here, so that a reader of a shared folder cannot have put a link in its place.
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         write(temporary)
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        temporary.chmod(0o644)
         temporary.replace(path)
+        flush_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def unfinished(path: Path) -> Path:
+    """A name beside a path for what is not complete yet; see :func:`remove_unfinished`."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.unfinished")
+
+
+def remove_unfinished(
+    folder: Path, is_ours: Callable[[str], bool], older_than: float = _OLD
+) -> None:
+    """Remove what killed runs have left in a folder.
+
+    Args:
+        folder: where to look.
+        is_ours: by the name that it would have got.
+        older_than: seconds since the last change, so that nothing is removed that is being written.
+    """
+    latest = time.time() - older_than
+    with suppress(OSError):
+        for entry in os.scandir(folder):
+            found = _UNFINISHED.fullmatch(entry.name)
+            with suppress(OSError):
+                if not (found and is_ours(found[1])) or entry.stat().st_mtime > latest:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path)
+                else:
+                    os.unlink(entry.path)
+
+
+def is_unfinished(name: str, is_ours: Callable[[str], bool]) -> bool:
+    """Whether a name is that of a file that a killed run has left."""
+    found = _UNFINISHED.fullmatch(name)
+    return found is not None and is_ours(found[1])
+
+
+def flush_folder(folder: Path) -> None:
+    """Write the names in a folder to disk, where the system can: a rename lasts only then."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def locked(folder: Path, blocking: bool = True) -> Iterator[bool]:
+    """Hold a folder's lock, which ends with this process; yields whether it is held.
+
+    Args:
+        folder: it gets no file for its lock. Some network file systems cannot lock a folder.
+        blocking: wait for another process to release it; otherwise raise an error.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        yield False
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if blocking else fcntl.LOCK_NB))
+        except BlockingIOError as error:
+            raise InputError(
+                f"{folder}: another process is using this folder. Wait for its end, or give another one."
+            ) from error
+        except OSError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def cache_folder() -> Path:
@@ -47,12 +143,42 @@ def cache_folder() -> Path:
             return folder
     except (OSError, RuntimeError):
         pass
-    return _temporary_folder()
+    return temporary_folder()
+
+
+def private_folder(name: str) -> Path:
+    """A folder in the cache that nobody else can write to or read, for files that are executed.
+
+    One that belongs to someone else, or that is a link, is not used; a temporary folder is.
+    """
+    folder = cache_folder() / name
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if _is_own(folder):
+            folder.chmod(0o700)
+            return folder
+    except OSError:
+        pass
+    return temporary_folder()
+
+
+def is_private(path: Path) -> bool:
+    """Whether a file or folder is this user's, is no link, and can be written by nobody else."""
+    return _is_own(path) and not path.lstat().st_mode & 0o022
+
+
+def _is_own(path: Path) -> bool:
+    if not hasattr(os, "geteuid"):  # not on this system
+        return True
+    return not path.is_symlink() and path.lstat().st_uid == os.geteuid()
 
 
 @cache
-def _temporary_folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="deeplfm-"))
+def temporary_folder() -> Path:
+    """A folder of this process, which is removed at its end."""
+    folder = Path(tempfile.mkdtemp(prefix="deeplfm-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def versions() -> dict[str, str]:

@@ -9,20 +9,39 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save
 from torch import Tensor
 
 import deeplfm
 from deeplfm.errors import InputError, ModelFileError
-from deeplfm.io.files import versions, write_whole
+from deeplfm.io.files import (
+    flush_folder,
+    is_unfinished,
+    locked,
+    remove_unfinished,
+    versions,
+    write_whole,
+)
 
 FORMAT = "deeplfm"
 FORMAT_VERSION = 3
-_DESCRIPTION = "model.json"
+DESCRIPTION = "model.json"
+OPTIONS = "run.toml"  # of the command line that fitted the model
+_TENSORS = "tensors-"
+MOST_DESCRIPTION_BYTES, MOST_TENSOR_BYTES = 2**26, 2**34
+_N_TRIES = 20  # of a reader, while others replace the model
+
+Contents = tuple[dict[str, Any], dict[str, Tensor]]
+
+
+class _ReplacedError(Exception):
+    """The tensors are gone, since the model was replaced while it was read."""
 
 
 def write_folder(path: str | Path, description: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write a model folder; at every moment it holds a complete model or none.
+
+    Processes that save to one folder at a time wait for each other.
 
     Args:
         path: folder to create, or a deeplfm folder to replace.
@@ -30,89 +49,159 @@ def write_folder(path: str | Path, description: dict[str, Any], tensors: dict[st
         tensors: everything else.
     """
     folder = Path(path)
-    _check_target(folder)
+    check_target(folder, "save")
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        flush_folder(folder.parent)
     except OSError as error:
         raise InputError(f"save: cannot make folder {folder}: {error.strerror}.") from error
+    with locked(folder) as is_alone:
+        before = _named_tensors(folder)
+        name = _write(folder, description, tensors)
+        # The description names its tensors and was written last: until it was renamed into place the
+        # folder held the old model. Without a lock another process may be writing, or have written.
+        for old in folder.glob(f"{_TENSORS}*") if is_alone else [folder / str(before)]:
+            if old.name != name and not old.is_dir():
+                old.unlink(missing_ok=True)
+        if is_alone:
+            remove_unfinished(folder, _is_ours, older_than=0.0)
+
+
+def _write(folder: Path, description: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    """Write both files; the name of that of the tensors."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    # The description names its tensors and is written last: until it is renamed into place the folder
-    # holds the old model, and from then on the new one.
-    tensor_name = f"tensors-{secrets.token_hex(4)}.safetensors"
-    write_whole(folder / tensor_name, lambda temporary: save_file(contiguous, temporary))
-    header = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "tensors": tensor_name,
-        "tensors_sha256": _file_digest(folder / tensor_name),
-        "not_finite": sorted(name for name, value in contiguous.items() if not _is_finite(value)),
-        "versions": versions(),
-        **description,
-    }
-    plain = json.loads(json.dumps(header, default=_plain))
-    text = json.dumps(plain | {"sha256": _digest(plain)}, indent=2)
-    write_whole(folder / _DESCRIPTION, lambda temporary: temporary.write_text(text))
-    for old in folder.iterdir():
-        if old.name.lstrip(".").startswith("tensors-") and old.name != tensor_name:
-            old.unlink()  # of the previous model, or of a save that was killed
+    name = f"{_TENSORS}{secrets.token_hex(4)}.safetensors"
+    n_bytes = sum(value.nbytes for value in contiguous.values())
+    _check_size(folder / name, n_bytes, MOST_TENSOR_BYTES, InputError, "save")
+    try:
+        content = save(
+            contiguous
+        )  # safetensors' own writer leaves files of any name when it is killed
+        write_whole(folder / name, lambda temporary: temporary.write_bytes(content))
+        header = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "tensors": name,
+            "tensors_sha256": hashlib.sha256(content).hexdigest(),
+            "not_finite": sorted(key for key, value in contiguous.items() if not _is_finite(value)),
+            "versions": versions(),
+            **description,
+        }
+        plain = json.loads(json.dumps(header, default=_plain))
+        text = json.dumps(plain | {"sha256": _digest(plain)}, indent=2)
+        _check_size(folder / DESCRIPTION, len(text), MOST_DESCRIPTION_BYTES, InputError, "save")
+        write_whole(folder / DESCRIPTION, lambda temporary: temporary.write_text(text))
+    except BaseException as error:
+        if name != _named_tensors(folder):
+            (folder / name).unlink(missing_ok=True)
+        if isinstance(error, OSError | SafetensorError):
+            raise InputError(
+                f"save: {folder} cannot be written ({getattr(error, 'strerror', None) or error}). Give a "
+                "folder that you may write to and that has space."
+            ) from error
+        raise
+    return name
 
 
-def read_folder(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read_folder(path: str | Path) -> Contents:
     """Read the folder that :func:`write_folder` wrote; everything is verified against its checksum."""
     folder = Path(path)
     if not folder.is_dir():
         raise ModelFileError(f"load: {folder} is not a folder. Give the folder that save() made.")
-    description = _read_description(folder)
-    tensor_path = folder / Path(description["tensors"]).name
+    for attempt in range(_N_TRIES):
+        description = _read_description(folder)
+        try:
+            return description, _read_tensors(folder, description, attempt + 1 < _N_TRIES)
+        except _ReplacedError:
+            continue
+    raise ModelFileError(f"load: {folder} is being replaced all the time. Load it again.")
+
+
+def _read_tensors(
+    folder: Path, description: dict[str, Any], may_be_replaced: bool
+) -> dict[str, Tensor]:
+    path = folder / Path(description["tensors"]).name
     try:
-        found = _file_digest(tensor_path)
-        tensors = load_file(tensor_path)
-    except (SafetensorError, OSError) as error:
-        raise ModelFileError(
-            f"load: {tensor_path} is missing or damaged ({error}). Restore it, or save the model "
-            "again."
-        ) from error
+        content = _read(path, MOST_TENSOR_BYTES)
+    except OSError as error:
+        if may_be_replaced and _named_tensors(folder) != path.name:
+            raise _ReplacedError from error
+        raise _damaged(path, f"missing or damaged ({error.strerror or error})") from error
+    found = hashlib.sha256(content).hexdigest()
     if found != description.get("tensors_sha256"):
-        raise ModelFileError(
-            f"load: {tensor_path} is damaged (its SHA-256 is {found[:12]}…, and not the one in "
-            f"{_DESCRIPTION}). Restore it, or save the model again."
+        reason = (
+            f"missing or damaged (its SHA-256 is {found[:12]}…, and not the one in {DESCRIPTION})"
         )
+        raise _damaged(path, reason)
+    try:
+        tensors = load(content)
+    except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
+        raise _damaged(path, f"damaged ({error})") from error
+    not_finite = description.get("not_finite")
+    if not isinstance(not_finite, list):
+        raise _damaged(folder / DESCRIPTION, "damaged (not_finite is no list)")
     for name, tensor in tensors.items():
-        if not _is_finite(tensor) and name not in description.get("not_finite", ()):
-            raise ModelFileError(
-                f"load: {tensor_path} is damaged ({name} holds values that are not finite). Restore "
-                "it, or save the model again."
-            )
-    return description, tensors
+        if not _is_finite(tensor) and name not in not_finite:
+            raise _damaged(path, f"damaged ({name} holds values that are not finite)")
+    return tensors
 
 
 def _read_description(folder: Path) -> dict[str, Any]:
-    path = folder / _DESCRIPTION
+    path = folder / DESCRIPTION
     if not path.is_file():
         raise ModelFileError(
-            f"load: {folder} has no {_DESCRIPTION}, so it is not a deeplfm model or was not written "
+            f"load: {folder} has no {DESCRIPTION}, so it is not a deeplfm model or was not written "
             "to its end. Save the model again."
         )
     try:
-        description = json.loads(path.read_text())
+        description = json.loads(_read(path, MOST_DESCRIPTION_BYTES).decode())
     except (ValueError, RecursionError, OSError) as error:
-        raise ModelFileError(
-            f"load: {path} is damaged ({error}). Restore it, or save the model again."
-        ) from error
+        raise _damaged(path, f"damaged ({str(error)[:200]})") from error
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise ModelFileError(f"load: {path} is not the description of a deeplfm model.")
     _check_version(folder, description)
     kept = description.pop("sha256", None)
-    if kept != _digest(description):
-        raise ModelFileError(
-            f"load: {path} is damaged or was edited (its content does not match its SHA-256). Restore "
-            "it, or save the model again."
-        )
+    try:
+        found = _digest(description)
+    except (ValueError, RecursionError) as error:  # half a surrogate pair, or deeply nested
+        raise _damaged(path, f"damaged ({str(error)[:200]})") from error
+    if kept != found:
+        raise _damaged(path, "damaged or was edited (its content does not match its SHA-256)")
     if not isinstance(description.get("tensors"), str):
         raise ModelFileError(
             f"load: {path} does not describe where its tensors are. Save the model again."
         )
     return description
+
+
+def _read(path: Path, most: int) -> bytes:
+    """The content of a regular file of limited size: a pipe would wait, a device never end."""
+    if path.exists() and not path.is_file():
+        raise OSError(None, "it is not a regular file")
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    _check_size(path, len(content), most, ModelFileError, "load")
+    return content
+
+
+def _check_size(path: Path, n_bytes: int, most: int, kind: type[Exception], verb: str) -> None:
+    if n_bytes > most:
+        raise kind(
+            f"{verb}: {path} has more than {most // 2**20} MiB, the largest size that is read. Fit a "
+            "smaller model, or fewer rows."
+        )
+
+
+def _damaged(path: Path, how: str) -> ModelFileError:
+    return ModelFileError(f"load: {path} is {how}. Restore it, or save the model again.")
+
+
+def _named_tensors(folder: Path) -> str | None:
+    """The tensors that a folder's description names; None where it has no description."""
+    try:
+        return str(json.loads(_read(folder / DESCRIPTION, MOST_DESCRIPTION_BYTES))["tensors"])
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        return None
 
 
 def _check_version(folder: Path, description: dict[str, Any]) -> None:
@@ -132,22 +221,30 @@ def _check_version(folder: Path, description: dict[str, Any]) -> None:
         )
 
 
-def _check_target(folder: Path) -> None:
-    if folder.is_file():
-        raise InputError(f"save: {folder} is a file. Give the name of a folder.")
-    if not folder.is_dir() or (folder / _DESCRIPTION).exists():
+def check_target(folder: Path, where: str) -> None:
+    """Refuse a folder that holds anything but a model, or what a killed save has left.
+
+    Args:
+        folder: need not exist.
+        where: beginning of the message.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{where}: {folder} is a file. Give the name of a folder.")
+    if not folder.is_dir() or (folder / DESCRIPTION).exists():
         return
-    ours = ("tensors-", _DESCRIPTION)  # also what a killed save leaves
-    if any(not path.name.lstrip(".").startswith(ours) for path in folder.iterdir()):
+    if any(not _is_left(path.name) for path in folder.iterdir()):
         raise InputError(
-            f"save: folder {folder} holds other files and no deeplfm model. "
+            f"{where}: folder {folder} holds other files and no deeplfm model. "
             "Give a new or empty folder."
         )
 
 
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _is_ours(name: str) -> bool:
+    return name.startswith(_TENSORS) or name in (DESCRIPTION, OPTIONS)
+
+
+def _is_left(name: str) -> bool:
+    return name.startswith(_TENSORS) or is_unfinished(name, _is_ours)
 
 
 def _digest(content: dict[str, Any]) -> str:

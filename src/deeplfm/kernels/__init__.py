@@ -49,7 +49,10 @@ def are_compiled() -> bool:
 @cache
 def load_kernels() -> CompiledKernels:
     """The kernels of this machine, compiled if they are not yet."""
-    return CompiledKernels(ctypes.CDLL(str(build())))
+    try:
+        return CompiledKernels(ctypes.CDLL(str(build())))
+    except OSError as error:
+        raise CompilerError(f"the compiled kernels cannot be loaded ({error}).") from error
 
 
 __all__ = ["CompilerError", "are_compiled", "compiled_kernels", "kernels_for", "load_kernels"]

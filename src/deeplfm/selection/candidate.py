@@ -22,7 +22,7 @@ from deeplfm.randomness import seed_for
 from deeplfm.selection.parallel import FAILURES
 from deeplfm.selection.split import Split, rows_to_initialise
 from deeplfm.training.conditioning import Conditioned, condition, statistics
-from deeplfm.training.interruption import stop_reason, time_left, within
+from deeplfm.training.interruption import stop_reason, stop_requested, time_left, within
 from deeplfm.training.loop import History, train
 from deeplfm.training.progress import progress_bar
 from deeplfm.training.rows import Rows, RowSource
@@ -33,6 +33,7 @@ INFLATIONS = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0)
 _PRIOR_POWERS = (-1.0, -0.5)  # of a temperature, and of an inflation: a variance
 _ROWS_PER_FACT = 30  # neighbouring residuals of a series repeat each other
 _MOST_TRAIN_ROWS = 200_000  # that a model keeps
+_MOST_OVERTIME = 1.0  # seconds of a calibration once work is to end
 _FAR_ENOUGH = 0.5  # of the steps before: a refit with fewer is not worth its rows
 
 
@@ -255,8 +256,12 @@ def calibrate(model: Member, training: RowSource, held_out: Rows) -> None:
     remoteness = model.likelihood.remoteness(held_out.x)
     known = statistics(model, training) if model.has_exact_output else ()
     worst = -1e9  # of a prediction that is not a number
-    grid, scores = [], []
+    began = time.monotonic()
+    grid: list[list[float]] = []
+    scores: list[Tensor] = []
     for temperature in temperatures:
+        if scores and stop_requested() and time.monotonic() - began > _MOST_OVERTIME:
+            break  # of very many outputs, each temperature takes seconds
         set_calibration(model, temperature * ones, ones)
         if known:
             model.solve(*known)

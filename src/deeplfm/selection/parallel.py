@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 
 from deeplfm.errors import TrainingDivergedError, UnsuitableError
 from deeplfm.kernels import are_compiled, compiled_kernels
+from deeplfm.training.checkpoint import current_place, kept_in, restoring, unit
 from deeplfm.training.interruption import (
     graceful_interrupts,
     stop_reason,
@@ -25,6 +30,7 @@ from deeplfm.training.progress import no_bars, progress_bar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_WATCH_SECONDS = 0.5
 FAILURES = (TrainingDivergedError, torch.linalg.LinAlgError)
 
 
@@ -56,7 +62,8 @@ def attempt_all(
         items: what to try.
         n_jobs: processes.
         is_optional: leave out what has not begun when work is to end, once one item is done.
-        label: for the bar that counts items while processes are at work.
+        label: for the bar that counts items while processes are at work, and for what is kept of them
+            in a checkpoint.
         progress: show that bar.
 
     Returns:
@@ -67,7 +74,7 @@ def attempt_all(
     if n_jobs > 1 and not stop_requested():
         with progress_bar(label, progress, unit="fits") as bar, suppress(BrokenProcessPool):
             bar.update(0, len(items), math.nan)
-            for i, attempt in _together(function, items, n_jobs):
+            for i, attempt in _together(function, items, n_jobs, label):
                 found[i] = attempt
                 bar.update(len(found), len(items), math.nan)
     missing = [i for i in range(len(items)) if i not in found]
@@ -77,28 +84,54 @@ def attempt_all(
         )
         if not (is_enough and stop_requested()):
             with within(time_left() / (len(missing) - n_done)):
-                found[i] = _attempt(function, items[i])
+                found[i] = _attempt(function, items[i], label)
     return [found[i]._replace(item=items[i]) for i in sorted(found)]
 
 
-def _attempt(function: Callable[[Item], Result], item: Item) -> Attempt:
+def _attempt(function: Callable[[Item], Result], item: Item, label: str) -> Attempt:
     began = time.monotonic()
     result: Result | Exception
     try:
-        result = function(item)
+        result = _kept(function, item, label)
     except (*FAILURES, UnsuitableError) as error:
         result = error
     return Attempt(None, result, time.monotonic() - began)
 
 
+def _kept(function: Callable[[Item], Result], item: Item, label: str) -> Result | Exception:
+    """The result of a function, or the one that an earlier run of the same work has kept."""
+    if current_place() is None:
+        return function(item)
+    from deeplfm.selection.finished import describe_result, restore_result, unit_name
+
+    name = unit_name(label, item)
+    if name is None:
+        return function(item)
+    with unit(name) as place:
+        if place is None:
+            return function(item)
+        if kept := place.result():
+            with restoring(place.folder):
+                return restore_result(kept, item)
+        result: Result | Exception
+        try:
+            result = function(item)
+        except (*FAILURES, UnsuitableError) as error:
+            result = error
+        contents = None if stop_requested() else describe_result(result)
+        if contents is not None:
+            place.finish(*contents)
+        return result
+
+
 def _together(
-    function: Callable[[Item], Result], items: Sequence[Item], n_jobs: int
+    function: Callable[[Item], Result], items: Sequence[Item], n_jobs: int, label: str
 ) -> Iterator[tuple[int, Attempt]]:
     from joblib import Parallel, delayed, parallel_config
 
     n_threads, is_compiled = max(1, torch.get_num_threads() // n_jobs), are_compiled()
     began = time.monotonic()  # a clock that threads and processes share
-    end = began + time_left()
+    end, place = began + time_left(), current_place()
 
     def calls() -> Iterator[Any]:
         """Made in joblib's threads, where no time limit is set."""
@@ -106,8 +139,9 @@ def _together(
             now, n_turns = time.monotonic(), math.ceil((len(items) - i) / n_jobs)
             if stop_requested() or now > end:
                 return
-            span = _Span(began, (end - now) / n_turns, end)
-            yield delayed(_apart)(i, function, item, is_compiled, span)
+            span = _Span(began, (end - now) / n_turns, end, os.getpid())
+            work = _Work(i, function, item, label, place, is_compiled)
+            yield delayed(_apart)(work, span)
 
     with parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=n_threads):
         pool = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=n_jobs)
@@ -115,24 +149,54 @@ def _together(
 
 
 class _Span(NamedTuple):
-    """When work that is shared by processes began, the seconds of one attempt, and when all must end."""
+    """When work that is shared by processes began, the seconds of one attempt, and when all must end.
+
+    The last is the process that waits for it.
+    """
 
     began: float
     seconds: float
     end: float
+    parent: int
 
 
-def _apart(
-    i: int, function: Callable[[Item], Result], item: Item, is_compiled: bool, span: _Span
-) -> tuple[int, Attempt] | None:
+@cache
+def _end_with(parent: int) -> None:
+    """End this process soon after its parent, which may have been killed in the middle of its work."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH_SECONDS)
+        os._exit(1)
+
+    if hasattr(os, "getppid"):
+        threading.Thread(target=watch, daemon=True, name="end-with-parent").start()
+
+
+class _Work(NamedTuple):
+    """One item for a process: its number, and what the process needs to know of its surroundings."""
+
+    i: int
+    function: Callable[[Any], Any]
+    item: Any
+    label: str
+    place: Path | None
+    is_compiled: bool
+
+
+def _apart(work: _Work, span: _Span) -> tuple[int, Attempt] | None:
     """One attempt in a process of its own, whose time begins here; none once the user interrupted.
 
     An interrupt may reach this process before the one that sends it work: it may be given more.
     """
+    _end_with(span.parent)
     with (
         graceful_interrupts(since=span.began),
-        compiled_kernels(is_compiled),
+        compiled_kernels(work.is_compiled),
+        kept_in(work.place),
         no_bars(),
         within(min(span.seconds, span.end - time.monotonic())),
     ):
-        return None if stop_reason() == "interrupt" else (i, _attempt(function, item))
+        if stop_reason() == "interrupt":
+            return None
+        return work.i, _attempt(work.function, work.item, work.label)

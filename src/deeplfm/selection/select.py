@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Self
 
-import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
@@ -198,7 +197,7 @@ class Selection:
         table["seconds"] = [item.seconds for item in self.candidates]
         table["left_out"] = [item.reason for item in self.candidates]
         scores = table[[f"{output}_mnll" for output in outputs]].mean(axis=1)
-        return table.iloc[np.argsort(scores.to_numpy(), kind="stable")]
+        return table.iloc[scores.to_numpy().argsort(kind="stable")]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Ctrl-C and time limits: work ends after its current step and keeps the best result so far."""
+"""Ctrl-C, SIGTERM and time limits: work ends after its current step and keeps the best result so far."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
-from typing import Literal
+from typing import Any, Literal
 
 _NOTE = "\nending after this step, keeping the best so far; press Ctrl-C again to quit at once\n"
 
 
+# Handlers that may be replaced.
+_DEFAULTS = {
+    signal.SIGINT: (signal.default_int_handler,),
+    signal.SIGTERM: (signal.SIG_DFL, signal.default_int_handler),
+}
+
+
 class _Interrupt:
-    pressed_at = -math.inf  # time of the last Ctrl-C
-    since = math.inf  # start of the current work; an earlier Ctrl-C does not end it
+    pressed_at = -math.inf  # time of the last Ctrl-C or SIGTERM
+    since = math.inf  # start of the current work; an earlier signal does not end it
     prints_note = True
 
 
@@ -26,7 +33,7 @@ _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
 
 
 def stop_reason() -> Literal["interrupt", "time"] | None:
-    """Why the current work has to end: Ctrl-C or the time limit; None while it may go on."""
+    """Why the current work has to end: a signal or the time limit; None while it may go on."""
     if _Interrupt.pressed_at >= _Interrupt.since:
         return "interrupt"
     return "time" if time_left() < 0 else None
@@ -55,30 +62,40 @@ def within(seconds: float | None) -> Iterator[None]:
 
 @contextmanager
 def graceful_interrupts(since: float | None = None) -> Iterator[None]:
-    """Let the first Ctrl-C inside set :func:`stop_requested`, and the second raise as usual.
+    """Let the first Ctrl-C or SIGTERM inside set :func:`stop_requested`, and the second raise.
 
-    It has an effect only in the main thread, and only where no other handler of the signal is set.
+    It has an effect only in the main thread, and only on a signal that has no other handler.
 
     Args:
         since: in a worker process, the time when the work of its parent began, by the monotonic clock
-            that they share. The terminal sends Ctrl-C to both, and the worker may receive it before,
-            between or after calls. So a worker keeps its handler, and prints no note.
+            that they share. The terminal sends Ctrl-C to both, a service manager SIGTERM, and the worker
+            may receive it before, between or after calls. So a worker keeps its handler, and prints no
+            note.
     """
-    is_worker, handler = since is not None, signal.getsignal(signal.SIGINT)
-    is_idle = handler is _on_interrupt and math.isinf(_Interrupt.since)
-    is_free = handler is signal.default_int_handler or (is_worker and is_idle)
-    if not (is_free and threading.current_thread() is threading.main_thread()):
+    is_worker = since is not None
+    before = {number: signal.getsignal(number) for number in _DEFAULTS}
+    ours = [number for number, handler in before.items() if _is_free(number, handler, is_worker)]
+    if not ours:
         yield
         return
     _Interrupt.since = time.monotonic() if since is None else since
     _Interrupt.prints_note = not is_worker
-    signal.signal(signal.SIGINT, _on_interrupt)
+    for number in ours:
+        signal.signal(number, _on_interrupt)
     try:
         yield
     finally:
         _Interrupt.since = math.inf
-        if not is_worker:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in () if is_worker else ours:
+            signal.signal(number, before[number])
+
+
+def _is_free(number: signal.Signals, handler: Any, is_worker: bool) -> bool:
+    """Whether the handler of a signal may be replaced."""
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    is_idle = handler is _on_interrupt and math.isinf(_Interrupt.since)
+    return handler in _DEFAULTS[number] or (is_worker and is_idle)
 
 
 def _on_interrupt(signum: int, frame: FrameType | None) -> None:

@@ -9,20 +9,24 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any
+from operator import index
+from typing import Any, Self
 
 import torch
+from torch import Tensor
 
 from deeplfm.errors import ConfigError
+from deeplfm.io.archive import tensors_under
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, objective
 from deeplfm.randomness import generator_for
+from deeplfm.training.checkpoint import States, optimiser_state, restore_optimiser, restoring
 from deeplfm.training.conditioning import condition
 from deeplfm.training.divergence import diverged
 from deeplfm.training.interruption import stop_reason
 from deeplfm.training.progress import Progress, Silent
 from deeplfm.training.rows import Rows, RowSource
-from deeplfm.training.schedule import Phase, Role, Schedule, role_of
+from deeplfm.training.schedule import Role, Schedule, role_of
 
 _LAST_STEPS = 50  # that a final loss is the mean of
 
@@ -42,6 +46,13 @@ class History:
     validation: list[dict[str, float]] = field(default_factory=list)
     stopped: str = "steps"
     seconds: float = 0.0
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Self:
+        """The history of plain data, which are checked."""
+        stopped, seconds = str(content.get("stopped", "steps")), float(content.get("seconds", 0.0))
+        validation = [{str(k): float(v) for k, v in one.items()} for one in content["validation"]]
+        return cls([float(value) for value in content["loss"]], validation, stopped, seconds)
 
     @property
     def final_loss(self) -> float:
@@ -66,7 +77,8 @@ def train(
 ) -> History:
     """Train a model in place; with validation rows, end at the parameters that scored best there.
 
-    It ends early on a plateau, by Ctrl-C, or at the time limit.
+    It ends early on a plateau, by Ctrl-C, or at the time limit. Inside :func:`checkpointed` it goes on
+    from the last state of the same run.
 
     Args:
         model: the model to train.
@@ -80,9 +92,9 @@ def train(
     """
     run = _Run(model, rows, schedule, seed, validation, progress or Silent())
     started = time.monotonic()
-    for phase in schedule.phases:
-        if not run.phase(phase):
-            break
+    run.resume()
+    while run.has_phase and run.phase():
+        pass
     run.finish()
     if solve:
         condition(model, rows)
@@ -108,35 +120,104 @@ class _Run:
                 f"schedule: objective {schedule.objective!r} would leave exact weights at their "
                 "prior. Use 'collapsed', or weights='full' or 'mean-field'."
             )
-        size = schedule.batch_size or len(rows)
-        is_full = size >= len(rows)
-        self.batches: Iterator[Rows] = (
-            repeat(rows.everything()) if is_full else rows.batches(size, seed)
-        )
+        is_full = (schedule.batch_size or len(rows)) >= len(rows)
         self.objective = objective(schedule.objective, 1.0 if is_full else schedule.natural_rate)
+        self.states = States.of_next_run()
         self.roles: set[Role] | None = None
         self.optimiser: torch.optim.Optimizer | None = None
         self.step = 0
+        self.position = (0, 0)  # phases that are over, steps of the current one
+        self.began: dict[str, Any] | None = None  # state that the current phase begins with
+        self.batches = self._batches()
         self.best = (math.inf, 0)
         self.best_state: dict[str, Any] | None = None
 
-    def phase(self, phase: Phase) -> bool:
-        """Run one phase; False when a limit was reached."""
+    def _batches(self) -> Iterator[Rows]:
+        """Batches from the current step on."""
+        size = self.schedule.batch_size or len(self.rows)
+        if size >= len(self.rows):
+            return repeat(self.rows.everything())
+        return self.rows.batches(size, self.seed, self.step)
+
+    @property
+    def has_phase(self) -> bool:
+        """Whether a phase is left."""
+        return self.position[0] < len(self.schedule.phases)
+
+    def phase(self) -> bool:
+        """Run the rest of the current phase; False when a limit was reached."""
+        n_over, n_done = self.position
+        phase = self.schedule.phases[n_over]
         optimiser = self._optimiser(phase.train) if phase.n_steps else None
-        if optimiser is None:
-            return True
-        n_samples = phase.n_samples or self.schedule.n_samples or self.model.config.n_samples
+        if optimiser is not None:
+            n_samples = phase.n_samples or self.schedule.n_samples or self.model.config.n_samples
+            decline = self._decline(optimiser, phase.n_steps)
+            for n_steps in range(n_done + 1, phase.n_steps + 1):
+                self._step(optimiser, n_samples)
+                decline.step()
+                self.position = (n_over, n_steps)
+                is_over = self._should_stop()
+                may_go_on = self.history.was_cut or not is_over
+                if self.states and may_go_on and (self.states.is_due or is_over):
+                    self._keep(self.states, optimiser, decline)
+                if is_over:
+                    return False
+        self.position = (n_over + 1, 0)
+        return True
+
+    def _decline(
+        self, optimiser: torch.optim.Optimizer, n_steps: int
+    ) -> torch.optim.lr_scheduler.LambdaLR:
+        """The learning rate falls along a cosine; from where it was, in a phase that is continued."""
         low = self.schedule.final_rate_fraction
         decline = torch.optim.lr_scheduler.LambdaLR(
-            optimiser,
-            lambda k: low + (1 - low) * 0.5 * (1 + math.cos(math.pi * k / phase.n_steps)),
+            optimiser, lambda k: low + (1 - low) * 0.5 * (1 + math.cos(math.pi * k / n_steps))
         )
-        for _ in range(phase.n_steps):
-            self._step(optimiser, n_samples)
-            decline.step()
-            if self._should_stop():
-                return False
-        return True
+        if self.states and self.began is not None:
+            with restoring(self.states.folder):
+                restore_optimiser(optimiser, decline, self.began)
+            self.began = None
+        return decline
+
+    def resume(self) -> None:
+        """Go on from the last state of the same run, if there is one."""
+        state = self.states and self.states.last()
+        if self.states and state:
+            with restoring(self.states.folder):
+                self._restore(*state)
+
+    def _restore(self, known: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        self.model.load_state_dict(tensors_under("model.", tensors))
+        self.best_state = tensors_under("best.", tensors) or None
+        self.history = History.from_dict(known)
+        (over, done), (score, best_step), self.step = (
+            known["position"],
+            known["best"],
+            known["step"],
+        )
+        self.position, self.best = (index(over), index(done)), (float(score), index(best_step))
+        if not (0 <= over < len(self.schedule.phases) and self.step == len(self.history.loss)):
+            raise ValueError(f"step {self.step}, position {self.position}")
+        self.batches = self._batches()
+        self.began = {"known": known, "tensors": tensors_under("optimiser.", tensors)}
+
+    def _keep(
+        self,
+        states: States,
+        optimiser: torch.optim.Optimizer,
+        decline: torch.optim.lr_scheduler.LambdaLR,
+    ) -> None:
+        description, tensors = optimiser_state(optimiser, decline)
+        tensors |= {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        tensors |= {f"best.{name}": value for name, value in (self.best_state or {}).items()}
+        described = {
+            "step": self.step,
+            "position": self.position,
+            "loss": self.history.loss,
+            "validation": self.history.validation,
+            "best": self.best,
+        }
+        states.write(described | description, tensors)
 
     def _optimiser(self, roles: tuple[Role, ...]) -> torch.optim.Optimizer | None:
         """AdamW for the parameters of some roles: the present one where its roles are the same."""

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, islice
 
 import torch
 from jaxtyping import Float, Int64
@@ -54,12 +54,14 @@ class RowSource(ABC):
         """All rows in memory."""
         return self.take(torch.arange(len(self)))
 
-    def batches(self, size: int, seed: int) -> Iterator[Rows]:
-        """Mini-batches without end, every row once in an epoch."""
-        for epoch in count():
-            generator = generator_for(seed, "epoch", epoch)
-            for index in shuffled_batches(len(self), size, generator):
-                yield self.take(index)
+    def batches(self, size: int, seed: int, first: int = 0) -> Iterator[Rows]:
+        """Mini-batches without end, every row once in an epoch; those before ``first`` are not read."""
+        indices = (
+            index
+            for epoch in count()
+            for index in shuffled_batches(len(self), size, generator_for(seed, "epoch", epoch))
+        )
+        yield from (self.take(index) for index in islice(indices, first, None))
 
 
 @dataclass(frozen=True)

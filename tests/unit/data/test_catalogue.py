@@ -507,16 +507,16 @@ def test_the_cache_is_where_the_user_wants_it(
     assert cache_folder() == tmp_path / "Library" / "Caches" / "deeplfm"
 
 
-def test_where_the_cache_is_closed_one_temporary_folder_takes_its_place(
+def test_where_the_cache_is_closed_onetemporary_folder_takes_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("DEEPLFM_CACHE", str(tmp_path / "file"))
     monkeypatch.setattr(files_module.tempfile, "tempdir", str(tmp_path))
-    files_module._temporary_folder.cache_clear()
+    files_module.temporary_folder.cache_clear()
     try:
         assert cache_folder() == cache_folder()
         assert cache_folder().parent == tmp_path
         assert fetch("toy")[0].parent == cache_folder() / "data"
     finally:
-        files_module._temporary_folder.cache_clear()
+        files_module.temporary_folder.cache_clear()

@@ -295,10 +295,10 @@ def test_a_file_without_permission(tmp_path: Path) -> None:
 
 
 def test_a_denied_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def deny(path: Path) -> bytes:
+    def deny(path: Path, *_: object) -> bytes:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "read_bytes", deny)
+    monkeypatch.setattr(Path, "open", deny)
     assert refused("vitals.csv") == (
         "vitals.csv: cannot be read (Permission denied). Check that you may read it."
     )

@@ -14,6 +14,7 @@ from torch import Tensor
 from deeplfm import ModelFileError
 from deeplfm.estimators import DeepLFMForecaster, DeepLFMRegressor, load
 from deeplfm.io import storage
+from deeplfm.io.files import file_digest
 from deeplfm.io.storage import write_folder
 from deeplfm.terms import Season, Trend
 
@@ -165,7 +166,7 @@ def with_tensors(folder: Path, tensors: dict[str, Tensor]) -> None:
     (path,) = folder.glob("*.safetensors")
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
     content = json.loads((folder / "model.json").read_text())
-    content["tensors_sha256"] = storage._file_digest(path)
+    content["tensors_sha256"] = file_digest(path)
     del content["sha256"]
     content["sha256"] = storage._digest(content)
     (folder / "model.json").write_text(json.dumps(content))

@@ -16,6 +16,7 @@ import deeplfm.kernels.plain as plain
 from deeplfm import DeepLFMRegressor
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.features.harmonic import harmonic_sum
+from deeplfm.io.files import file_digest, private_folder, temporary_folder
 from deeplfm.kernels import compiled_kernels, kernels_for, load_kernels, tiles
 from deeplfm.kernels.build import CompilerError, build, find_compiler
 from deeplfm.kernels.compiled import CompiledKernels
@@ -300,7 +301,57 @@ def test_kernels_are_compiled_once_and_kept(fresh: Path) -> None:
     build.cache_clear()
     assert build() == first
     assert first.stat().st_mtime_ns == made
-    assert [path.name for path in (fresh / "deeplfm").iterdir()] == [first.name]
+    kept = {path.name for path in (fresh / "deeplfm" / "kernels").iterdir()}
+    assert kept == {first.name, first.with_suffix(".sha256").name}
+    assert first.parent.stat().st_mode & 0o777 == 0o700
+
+
+PLANTED = 'extern "C" __attribute__((constructor)) void planted() { __builtin_trap(); }'
+
+
+@needs_compiler
+@pytest.mark.parametrize("how", ["planted", "planted with its digest", "cut", "not a library"])
+def test_a_library_that_was_not_compiled_here_is_compiled_again(fresh: Path, how: str) -> None:
+    """A planted one would end this process when it is loaded."""
+    library = build()
+    build.cache_clear()
+    whole = library.read_bytes()
+    if how.startswith("planted"):
+        library.unlink()
+        compile_ = [find_compiler(), "-shared", "-fPIC", "-x", "c++", "-", "-o", str(library)]
+        subprocess.run(compile_, input=PLANTED, text=True, check=True)
+        if how == "planted with its digest":
+            library.with_suffix(".sha256").write_text(file_digest(library))
+            library.chmod(0o777)  # written by others
+    else:
+        library.write_bytes(whole[:5000] if how == "cut" else b"text")
+    with compiled_kernels() as is_compiled:
+        assert is_compiled
+    assert library.read_bytes() == whole
+
+
+@needs_compiler
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to someone else")
+@pytest.mark.parametrize("what", ["folder", "library"])
+def test_a_library_of_someone_else_is_not_used(fresh: Path, what: str) -> None:
+    library = build()
+    build.cache_clear()
+    os.chown(library.parent if what == "folder" else library, 12345, 12345)
+    again = build()
+    assert again.stat().st_uid == os.geteuid()
+    assert (again.parent == library.parent) == (what == "library")
+
+
+def test_the_folder_of_kernels_is_closed_to_others(fresh: Path) -> None:
+    folder = fresh / "deeplfm" / "kernels"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    assert private_folder("kernels") == folder
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.rmdir()
+    (fresh / "elsewhere").mkdir()
+    folder.symlink_to(fresh / "elsewhere")
+    assert private_folder("kernels") == temporary_folder()
 
 
 @needs_compiler

@@ -189,10 +189,11 @@ def interruptible(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_processes_hear_ctrl_c_and_hand_over_what_they_have(
-    interruptible: subprocess.Popen[str],
+    interruptible: subprocess.Popen[str], number: signal.Signals
 ) -> None:
-    os.killpg(interruptible.pid, signal.SIGINT)  # to all of them, as from a terminal
+    os.killpg(interruptible.pid, number)  # to all of them, as a terminal or a service manager does
     output, _ = interruptible.communicate(timeout=120)
     assert json.loads(output) == [[0, 0], [1, 1]]
 

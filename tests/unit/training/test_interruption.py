@@ -153,16 +153,29 @@ def default_handler() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("default_handler")
-def test_the_first_signal_asks_and_the_second_interrupts() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks_and_the_second_interrupts(number: signal.Signals) -> None:
     with pytest.raises(KeyboardInterrupt), graceful_interrupts():
         assert not stop_requested()
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
         assert stop_requested()
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert not stop_requested()
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("default_handler")
+def test_sigterm_is_heeded_where_ctrl_c_is_ignored() -> None:
+    """As in a job that a shell runs in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with graceful_interrupts():
+        signal.raise_signal(signal.SIGTERM)
+        assert stop_requested()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    assert not stop_requested()
 
 
 @pytest.mark.usefixtures("default_handler")

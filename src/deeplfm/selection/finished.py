@@ -1,0 +1,117 @@
+"""Results of candidates as plain data and tensors, which a run that was killed need not find again."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from deeplfm import config as configuration
+from deeplfm.ensemble.autoregression import Autoregression
+from deeplfm.ensemble.nearest_neighbour_gp import NearestNeighbourGP
+from deeplfm.errors import TrainingDivergedError, UnsuitableError
+from deeplfm.io.archive import restore, tensors_under
+from deeplfm.io.storage import Contents
+from deeplfm.model import DeepLFM
+from deeplfm.selection.candidate import Candidate, FittedCandidate, Member, Score
+from deeplfm.statespace import StateSpaceConfig, StateSpaceLFM
+from deeplfm.training.loop import History
+
+KINDS = {
+    kind.__name__: kind for kind in (DeepLFM, Autoregression, NearestNeighbourGP, StateSpaceLFM)
+}
+_ERRORS = {kind.__name__: kind for kind in (TrainingDivergedError, UnsuitableError)}
+
+
+def describe_member(member: Member) -> dict[str, Any]:
+    """Kind and constructor arguments of a model, as plain data."""
+    arguments = member.constructor_arguments
+    config: Any = arguments["config"]
+    if isinstance(member, StateSpaceLFM):
+        config = [item.to_dict() for item in config]
+    else:
+        config = configuration.to_dict(config)
+    return {"kind": type(member).__name__, "arguments": arguments | {"config": config}}
+
+
+def new_member(
+    description: dict[str, Any],
+) -> DeepLFM | Autoregression | NearestNeighbourGP | StateSpaceLFM:
+    """The model of a description, before its tensors are loaded."""
+    arguments = description["arguments"]
+    config: Any = arguments["config"]
+    if description["kind"] == StateSpaceLFM.__name__:
+        config = [StateSpaceConfig.from_dict(item) for item in config]
+    else:
+        config = configuration.from_dict(config)
+    return KINDS[description["kind"]](**arguments | {"config": config})
+
+
+def unit_name(label: str, item: Any) -> str | None:
+    """Name of the unit of a run in which an item is fitted; ``None`` for one that is not kept."""
+    if isinstance(item, Candidate):
+        return f"{label} {item.name}"
+    if isinstance(item, FittedCandidate):  # a refit depends on how it was calibrated
+        values = [value for score, _ in item.members for value in (*score[:2], score.counts.sum(0))]
+        digest = hashlib.sha256(repr([v if v is None else v.tolist() for v in values]).encode())
+        return f"{label} {item.candidate.name} {digest.hexdigest()[:8]}"
+    return None
+
+
+def describe_result(result: Any) -> Contents | None:
+    """A result as plain data and tensors; ``None`` if it was cut short, or cannot be described."""
+    if type(result) in _ERRORS.values():
+        return {"error": type(result).__name__, "message": str(result)}, {}
+    if isinstance(result, FittedCandidate):
+        models, history = [result.model], result.history
+        scores = {"score": result.score, "gap_score": result.gap_score}
+    elif isinstance(result, tuple):
+        (models, history), scores = result, {}
+    else:
+        return None
+    if history.was_cut or any(type(model).__name__ not in KINDS for model in models):
+        return None
+    tensors: dict[str, Tensor] = {}
+    for index, model in enumerate(models):
+        state: dict[str, Tensor] = model.state_dict()  # type: ignore[attr-defined]
+        tensors |= {f"{index}.{name}": value for name, value in state.items()}
+    for name, score in scores.items():
+        values = {} if score is None else score._asdict()
+        tensors |= {f"{name}.{key}": v.clone() for key, v in values.items() if v is not None}
+    description = {
+        "members": [describe_member(model) for model in models],
+        "dtype": str(models[0].likelihood.inflation.dtype).removeprefix("torch."),
+        "device": str(models[0].likelihood.inflation.device),
+        "history": asdict(history),
+    }
+    return description, tensors
+
+
+def restore_result(contents: Contents, item: Any) -> Any:
+    """The result that was described, of the item that it was found for."""
+    description, stored = contents
+    if "error" in description:
+        return _ERRORS[description["error"]](description["message"])
+    tensors = {name: value.to(description["device"]) for name, value in stored.items()}
+    history = History.from_dict(description["history"])
+    models = []
+    for index, part in enumerate(description["members"]):
+        model = new_member(part).to(getattr(torch, description["dtype"]))
+        restore(model, tensors_under(f"{index}.", tensors))
+        models.append(model.to(description["device"]))
+    n_models = len(item.members) if isinstance(item, FittedCandidate) else 1
+    if len(models) != n_models:
+        raise ValueError(f"{len(models)} models in place of {n_models}")
+    if isinstance(item, FittedCandidate):
+        return models, history
+    score, gap_score = (
+        _score(tensors_under(f"{name}.", tensors)) for name in ("score", "gap_score")
+    )
+    return FittedCandidate(item, models[0], history, score, gap_score)  # type: ignore[arg-type]
+
+
+def _score(tensors: dict[str, Tensor]) -> Score | None:
+    return Score(**{"temperature": None} | tensors) if tensors else None  # type: ignore[arg-type]

@@ -1,0 +1,84 @@
+"""A long-lived process that fits, updates, forecasts, saves and loads: nothing may grow.
+
+::
+
+    python tools/reliability/soak.py --minutes 60
+
+Resident memory, open files, threads and child processes are compared with those after a warm-up.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from common import Report, arguments
+
+import deeplfm
+from deeplfm import DeepLFMForecaster
+
+WARM_UP = 10  # cycles
+MOST_GROWTH = 30.0  # MB
+
+
+def cycle(folder: Path, seed: int) -> None:
+    """One life of a model."""
+    days = pd.date_range("2024-01-01", periods=60, tz="Europe/Berlin")
+    random = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {"y": np.sin(np.arange(60) / 3) + 0.1 * random.normal(size=60)}, index=days
+    )
+    frame.iloc[10:14] = np.nan
+    models = {"a": "trend + level", "b": "season(7)"}
+    model = DeepLFMForecaster(models, n_steps=2, random_state=seed, progress=False).fit(frame[:50])
+    model.save(folder)
+    loaded = deeplfm.load(folder)
+    loaded.update(frame[50:])
+    loaded.forecast(7)
+    loaded.impute()
+    loaded.save(folder)
+
+
+def state() -> dict[str, float]:
+    """Memory in MB, and numbers of files, threads and children."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return {
+        "MB": pages * os.sysconf("SC_PAGE_SIZE") / 2**20,
+        "files": len(os.listdir("/proc/self/fd")),
+        "threads": threading.active_count(),
+        "children": len(children),
+    }
+
+
+def main() -> int:
+    """Repeat cycles for some minutes."""
+    options = arguments(__doc__, 0, minutes=(float, 60.0, "how long"))
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as name:
+        for seed in range(WARM_UP):
+            cycle(Path(name) / "model", seed)
+        begin, end = state(), time.monotonic() + 60 * options.minutes
+        n_cycles = 0
+        while time.monotonic() < end and (not options.count or n_cycles < options.count):
+            cycle(Path(name) / "model", n_cycles)
+            n_cycles += 1
+        after = state()
+    report = Report(f"soak: {n_cycles} cycles, {begin} before, {after} after")
+    for key, value in after.items():
+        limit = begin[key] + (MOST_GROWTH if key == "MB" else 0)
+        report.add("flat" if value <= limit else "grown", None if value <= limit else key)
+    return report.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
