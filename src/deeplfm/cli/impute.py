@@ -104,7 +104,7 @@ def impute(
 
 def _check_names(series: Series, source: str) -> None:
     """Raise an error before the fit if the names of new columns are taken."""
-    from deeplfm.estimators.columns import SUFFIXES
+    from deeplfm.estimators.predictions import SUFFIXES
 
     for column in (f"{name}{suffix}" for name in series.targets for suffix in SUFFIXES):
         if column in series.frame.columns:

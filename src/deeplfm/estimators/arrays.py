@@ -172,6 +172,30 @@ def check_inputs(x: Any, n_columns: int | None = None, owner: str = "model") -> 
     return array
 
 
+def check_vector(x: Any, is_series: bool | None) -> None:
+    """Refuse a vector of inputs that are no times; a matrix is always accepted.
+
+    scikit-learn takes a vector for a mistake. Here it is a time axis, if its values are in order as
+    times of a series are, or if the user declared a series.
+    """
+    if is_series or np.asarray(x).ndim != 1:
+        return
+    if is_series is False:
+        raise InputError(
+            "X: a vector found, which are times, but is_series=False asks for a table. Reshape "
+            "your data: X.reshape(-1, 1) is a table of one column."
+        )
+    times = np.asarray(x, dtype=np.float64)
+    is_back = times[1:] < times[:-1]
+    if is_back.any():
+        row = int(is_back.argmax()) + 1
+        raise InputError(
+            f"X: a vector found, whose values do not increase ({times[row]:g} in row {row} after "
+            f"{times[row - 1]:g}). Sort times, or set is_series=True to give them in any order. "
+            "Otherwise reshape your data: X.reshape(-1, 1) is one input column."
+        )
+
+
 def check_targets(
     y: Any, n_rows: int, index: Index | None = None, fewest_known: int = 1
 ) -> NDArray[Any]:

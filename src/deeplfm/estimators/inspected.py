@@ -228,7 +228,8 @@ class InspectedForecaster(ABC):
         index = record.ahead(horizon, until, times, covariates)
         table = self.regressor_.components(record.inputs_at(index, covariates), coverage)
         names = dict(zip(self.regressor_.labels_.texts, self.targets_, strict=True))
-        return table.set_axis(index, axis=0).rename(columns=names, level="target")
+        shown = self.timeline_.shown(index)
+        return table.set_axis(shown, axis=0).rename(columns=names, level="target")
 
     def plot(
         self,

@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 import deeplfm
 from deeplfm.errors import InputError
-from deeplfm.estimators.columns import SUFFIXES, Name
+from deeplfm.estimators.columns import Name
+from deeplfm.estimators.predictions import SUFFIXES
 from deeplfm.inspection.kind import kind_of
 from deeplfm.io.files import versions, write_whole
 from deeplfm.report import tables
