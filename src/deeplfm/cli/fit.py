@@ -85,11 +85,10 @@ def fit_series(
     forecaster = DeepLFMForecaster(**settings.parameters(), progress=False if run.quiet else None)
     forecaster.fit(
         series.frame,
-        time=series.time,
+        time=series.time if isinstance(series.time, str) else [*series.time],
         targets=[*series.targets],
         covariates=[*series.covariates],
-        duplicates=series.duplicates,
-        zone=series.zone,
+        **series.fit_options,
     )
     terminal.print(summary.of_fit(forecaster, time.monotonic() - started))
     return forecaster
@@ -112,7 +111,8 @@ def save_model(
         resolved: other options that the command determined.
     """
     is_new = not folder.exists()
-    resolved |= {"time": series.time, "target": series.targets, "covariate": series.covariates}
+    time = series.time if isinstance(series.time, str) else ",".join(series.time)
+    resolved |= {"time": time, "target": series.targets, "covariate": series.covariates}
     try:
         forecaster.save(folder)
         save_config(folder / FILE_NAME, context, resolved)

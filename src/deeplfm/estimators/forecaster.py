@@ -12,9 +12,8 @@ from torch import Tensor
 
 from deeplfm.errors import ConfigError
 from deeplfm.estimators.bounds import bounds_of, set_bounds
-from deeplfm.estimators.candidates import in_time_units
 from deeplfm.estimators.columns import Name, Roles, as_frame
-from deeplfm.estimators.evaluation import backtest, score_table
+from deeplfm.estimators.evaluation import backtest, in_own_units, score_table
 from deeplfm.estimators.inspected import InspectedForecaster
 from deeplfm.estimators.known_inputs import KnownInputs
 from deeplfm.estimators.predictions import fill_gaps, interval_columns, prediction_table
@@ -107,7 +106,7 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
         roles = Roles.choose(given, time, targets, covariates)
         record = Record.of(given, roles, duplicates, zone, missing_values, calendar, holidays)
         bounds = bounds_of(record.observed, floor, cap)
-        settings["model"] = in_time_units(self.model, record.timeline.length)
+        settings["model"] = in_own_units(self.model, record.timeline.length)
         self.regressor_ = DeepLFMRegressor(**settings).fit(
             record.inputs(record.rows), record.observed.reset_index(drop=True)
         )

@@ -16,7 +16,7 @@ from torch import Tensor
 from deeplfm.errors import InputError
 from deeplfm.estimators.layouts import write_layout
 from deeplfm.estimators.stamps import EXAMPLES, DateOrder, Kind, kind_of, read_stamps
-from deeplfm.estimators.year_columns import split_year_columns
+from deeplfm.estimators.year_columns import join_year_columns, split_year_columns
 
 Calendar = Literal["days", "weekdays", "months", "month ends"]
 
@@ -189,6 +189,13 @@ class Timeline:
         if self.layout is not None:
             return pd.DataFrame({name: write_layout(index, self.layout)})
         return pd.DataFrame({name: index})
+
+    def texts(self, index: pd.Index) -> list[str]:
+        """Times as texts for messages, as the user wrote them."""
+        written = self.written(index)
+        if self.columns:
+            return join_year_columns(written, self.columns).tolist()
+        return [str(time) for time in written.iloc[:, 0]]
 
     def numbers(self, index: pd.Index) -> Float64[ndarray, " N"]:
         """Times as the model sees them: instants, so that changes of the clocks do not matter."""

@@ -41,6 +41,12 @@ def find_year_columns(frame: pd.DataFrame) -> list[Any] | None:
     return None
 
 
+def are_parts_of_a_year(names: Sequence[Any]) -> bool:
+    """Whether columns are named as a year and its parts, in order."""
+    parts = tuple(_part_of(name) for name in names)
+    return parts in [order[:n] for order in _ORDERS for n in range(2, len(order) + 1)]
+
+
 def join_year_columns(frame: pd.DataFrame, names: Sequence[Any]) -> pd.Series:
     """Times such as 2004Q1, 2004-03, 2004-03-31 or 2004-03-31 12:00 of the rows of a frame.
 
@@ -48,13 +54,12 @@ def join_year_columns(frame: pd.DataFrame, names: Sequence[Any]) -> pd.Series:
     >>> join_year_columns(frame, ["year", "quarter"]).tolist()
     ['2004Q1', '2004Q2']
     """
-    parts = tuple(_part_of(name) for name in names)
-    if parts not in [order[:n] for order in _ORDERS for n in range(2, len(order) + 1)]:
+    if not are_parts_of_a_year(names):
         raise InputError(
             f"time: columns {', '.join(map(repr, names))} found. Give a year and a quarter, or a year, "
             "month, day and hour, in this order and by these names."
         )
-    values = {part: _whole(frame[name], str(part)) for part, name in zip(parts, names, strict=True)}
+    values = {str(_part_of(name)): _whole(frame[name], str(_part_of(name))) for name in names}
     text = values["year"].astype(str).str.zfill(4)
     if "quarter" in values:
         return text + "Q" + values["quarter"].astype(str)

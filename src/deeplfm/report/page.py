@@ -62,6 +62,7 @@ def write_report(
     check_is_fitted(forecaster)
     if forecast is not None:
         _check_forecast(forecast, forecaster.targets_)
+        forecast = forecast.set_axis(forecaster.timeline_.read(forecast.index), axis=0)
     text = _render(gather(forecaster, forecast, evaluation), forecaster, forecast, title)
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 

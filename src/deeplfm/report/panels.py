@@ -139,7 +139,7 @@ class Panels:
             return [], ""
         content, times = self.content, self.content.prediction.times
         try:
-            curves = forecaster.regressor_.forces(forecaster.timeline_.numbers(times)[:, None])
+            curves = forecaster.forces(times)
         except ConfigError:  # no differential equation in time
             return [], ""
         panels = [
