@@ -21,7 +21,7 @@ from deeplfm.errors import ConfigError
 
 FILE_NAME = "run.toml"
 _NOT_IN_FILES = ("config", "debug", "help")
-_NOT_SAVED = (*_NOT_IN_FILES, "json", "quiet", "overwrite")
+_NOT_SAVED = (*_NOT_IN_FILES, "json", "quiet", "verbose", "overwrite")
 
 
 def use_config(context: typer.Context, path: Path | None) -> Path | None:

@@ -67,9 +67,10 @@ def fit(
     with written_together() as add:
         add(report, report_writer(forecaster))
         save_model(forecaster, folder, context, series, out=folder)
-    results.terminal.print(
-        summary.target_table(forecaster), summary.selection_table(forecaster), f"Model: {folder}"
-    )
+    results.terminal.print(summary.target_table(forecaster))
+    if run.verbose:
+        results.terminal.print(summary.selection_table(forecaster))
+    results.terminal.print(f"Model: {folder}")
     results.print({"model": folder, **summary.of_model(forecaster)})
     exit_if_interrupted(forecaster, results.terminal, f"{folder} holds")
     results.terminal.print(f"Next: deeplfm forecast {folder} --horizon 100 --plot forecast.png")

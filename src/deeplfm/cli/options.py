@@ -264,6 +264,16 @@ class RunOptions(OutputOptions):
             rich_help_panel="Run",
         ),
     ] = False
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose",
+            "-v",
+            metavar="",
+            help="Print the candidates of a fit with their scores and weights.",
+            rich_help_panel="Run",
+        ),
+    ] = False
     config: Annotated[
         Path | None,
         _run(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +25,10 @@ _LONGEST_SERIES, _LONGEST_IN_BATCHES = 20_000, 100_000
 _LARGE = 2**24  # values, 128 MB in float64, that are not copied
 _MOST_COMPARED = 10_000  # rows among which equal ones are looked for
 _CHUNK_VALUES = 2**19  # 4 MB in float64
+
+
+# how messages write a time of the model, which a forecaster knows in its user's kind
+time_text: ContextVar[Callable[[float], str]] = ContextVar("time_text", default="time {}".format)
 
 
 class NotNumbersError(InputError, TypeError):
@@ -136,10 +141,11 @@ class Arrays:
         if self.index is None or len(self) <= n_rows:
             return self
         recent = self.index[-n_rows:].copy()
+        first = time_text.get()(float(self.x[recent[0], 0]))
         longer = "" if in_batches else f", or set batch_size=1000 to use {_LONGEST_IN_BATCHES}"
         warnings.warn(
             f"fit: the series has {len(self)} rows, and only the {n_rows} most recent are used, from "
-            f"time {self.x[recent[0], 0]} on. Average neighbouring rows, fit the segment that matters"
+            f"{first} on. Average neighbouring rows, fit the segment that matters"
             f"{longer}.",
             stacklevel=3,
         )

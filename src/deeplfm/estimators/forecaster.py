@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from deeplfm.errors import ConfigError
+from deeplfm.estimators.arrays import time_text
 from deeplfm.estimators.bounds import bounds_of, set_bounds
 from deeplfm.estimators.columns import Name, Roles, as_frame
 from deeplfm.estimators.evaluation import backtest, in_own_units, score_table
@@ -107,9 +108,13 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
         record = Record.of(given, roles, duplicates, zone, missing_values, calendar, holidays)
         bounds = bounds_of(record.observed, floor, cap)
         settings["model"] = in_own_units(self.model, record.timeline.length)
-        self.regressor_ = DeepLFMRegressor(**settings).fit(
-            record.inputs(record.rows), record.observed.reset_index(drop=True)
-        )
+        token = time_text.set(record.timeline.text_of)
+        try:
+            self.regressor_ = DeepLFMRegressor(**settings).fit(
+                record.inputs(record.rows), record.observed.reset_index(drop=True)
+            )
+        finally:
+            time_text.reset(token)
         set_bounds(self.regressor_, bounds)
         self._set_record(record)
         self._frame = given.copy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,7 @@ from deeplfm.selection.select import Selection
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from deeplfm.estimators.forecaster import DeepLFMForecaster
     from deeplfm.estimators.regressor import DeepLFMRegressor
 
 
@@ -44,6 +45,12 @@ class Inspected(ABC):
     scaling_: Scaling
     labels_: Labels
     is_series_: bool
+
+    def _html_repr(self) -> str:
+        """What a notebook shows."""
+        from deeplfm.estimators.notebook import regressor_html
+
+        return regressor_html(cast("DeepLFMRegressor", self))
 
     def components(self, X: Any, coverage: float = 0.95) -> pd.DataFrame:
         """Terms of the model as functions, which add up to the prediction.
@@ -185,6 +192,12 @@ class InspectedForecaster(ABC):
     timeline_: Timeline
     targets_: list[Name]
     training_: pd.DataFrame
+
+    def _html_repr(self) -> str:
+        """What a notebook shows."""
+        from deeplfm.estimators.notebook import forecaster_html
+
+        return forecaster_html(cast("DeepLFMForecaster", self))
 
     @property
     @abstractmethod

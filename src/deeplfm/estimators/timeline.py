@@ -197,6 +197,14 @@ class Timeline:
             return join_year_columns(written, self.columns).tolist()
         return [str(time) for time in written.iloc[:, 0]]
 
+    def text_of(self, number: float) -> str:
+        """A time of :meth:`numbers` as the user writes it."""
+        if self.kind == "number":
+            return f"time {number + self.origin:g}"
+        span = pd.Timedelta(seconds=number * _UNITS[self.unit])
+        origin = self._index(np.array([self.origin if self.kind == "timestamp" else 0]))
+        return self.texts((origin + span).round("s"))[0]
+
     def numbers(self, index: pd.Index) -> Float64[ndarray, " N"]:
         """Times as the model sees them: instants, so that changes of the clocks do not matter."""
         if self.kind == "number":

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from jinja2 import Environment, StrictUndefined
-from plotly.offline import get_plotlyjs
 from sklearn.utils.validation import check_is_fitted
 
 import deeplfm
@@ -89,9 +88,9 @@ def _render(
 ) -> str:
     """The page as text; the template escapes text of the user."""
     home = files("deeplfm.report")
-    style, script, template = (
+    style, chart_script, page_script, template = (
         (home / name).read_text(encoding="utf-8")
-        for name in ("style.css", "page.js", "template.html")
+        for name in ("style.css", "chart.js", "page.js", "template.html")
     )
     targets = [target.name for target in content.record.targets]
     what = "Fit" if forecast is None else "Forecast"
@@ -112,8 +111,10 @@ def _render(
         notes=_notes(content, forecaster, forecast),
         buttons=_buttons(panels, forecast is not None or evaluation is not None),
         forecasts=panels.forecasts(),
-        forecast_table=forecast is not None
-        and tables.forecast_table(forecast, forecaster.targets_, content.clock),
+        forecast_tables=[
+            tables.forecast_table(forecast, name, content.clock)
+            for name in (forecaster.targets_ if forecast is not None else ())
+        ],
         cautions=cautions(content),
         data_summary=_data_summary(content),
         target_table=tables.target_table(content.record, content.clock),
@@ -136,8 +137,7 @@ def _render(
         version=deeplfm.__version__,
         made_on=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         style=style,
-        script=script,
-        plotly=get_plotlyjs(),
+        script=f"{chart_script}\n{page_script}",
     )
 
 

@@ -1,4 +1,4 @@
-"""A progress bar that shows loss, speed and time left; only on a terminal by default."""
+"""A progress bar that shows loss, speed and time left; by default on a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
+
+from deeplfm.training.notebook import NotebookBar, in_notebook
 
 _is_enabled: ContextVar[bool] = ContextVar("is_enabled", default=True)
 
@@ -50,11 +52,19 @@ def no_bars() -> Iterator[None]:
 def progress_bar(
     label: str, enabled: bool | None = None, unit: str = "steps"
 ) -> Iterator[Progress]:
-    """A bar on standard error; by default only if that is a terminal."""
+    """A bar on standard error, or below the cell of a notebook; by default only if there is one."""
+    is_notebook = in_notebook()
     if enabled is None:
-        enabled = sys.stderr.isatty()
+        enabled = is_notebook or sys.stderr.isatty()
     if not (enabled and _is_enabled.get()):
         yield Silent()
+        return
+    if is_notebook:
+        notebook_bar = NotebookBar(label, unit)
+        try:
+            yield notebook_bar
+        finally:
+            notebook_bar.close()
         return
     from rich.console import Console
     from rich.progress import (
