@@ -139,9 +139,9 @@ def quick_code(code: str) -> str:
 def quick_command(line: str) -> list[str]:
     """The same for a command; its own name is left out."""
     words = shlex.split(line)[1:]
-    if words[0] in ("fit", "impute") and "--fitted" not in words:
+    if words[0] in ("fit", "impute", "compare") and "--fitted" not in words:
         words += ["--n-steps", "3"]
-        words += [] if "--model" in words else ["--model", "sinusoids(5)"]
+        words += [] if "--model" in words or words[0] == "compare" else ["--model", "sinusoids(5)"]
     return [*words, "--quiet"]
 
 

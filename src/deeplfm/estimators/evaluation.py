@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from torch import Tensor
 
 from deeplfm.errors import InputError
 from deeplfm.estimators.bounds import Bounds, set_bounds
-from deeplfm.estimators.candidates import in_time_units
 from deeplfm.estimators.record import FEWEST_KNOWN
 from deeplfm.estimators.regressor import DeepLFMRegressor
 from deeplfm.estimators.settings import is_whole
@@ -25,14 +23,6 @@ from deeplfm.predictive.mixture import Predictive
 from deeplfm.training.progress import progress_bar
 
 SCORES = ("nmse", "mnll", "crps", "rmse", "mae", "coverage95")
-
-
-def in_own_units(model: Any, convert: Callable[[Any], float]) -> Any:
-    """The argument ``model`` with periods in units of the model's time, by the user's own name."""
-    converted = in_time_units(model, convert)
-    if isinstance(model, dict) or str(converted) == str(model):
-        return converted
-    return {str(model): converted}
 
 
 def score_table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,8 +14,9 @@ from torch import Tensor
 from deeplfm.errors import ConfigError
 from deeplfm.estimators.arrays import time_text
 from deeplfm.estimators.bounds import bounds_of, set_bounds
+from deeplfm.estimators.candidates import in_time_units
 from deeplfm.estimators.columns import Name, Roles, as_frame
-from deeplfm.estimators.evaluation import backtest, in_own_units, score_table
+from deeplfm.estimators.evaluation import backtest, score_table
 from deeplfm.estimators.inspected import InspectedForecaster
 from deeplfm.estimators.known_inputs import KnownInputs
 from deeplfm.estimators.predictions import fill_gaps, interval_columns, prediction_table
@@ -106,7 +108,8 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
         given = as_frame(frame, "frame")
         roles = Roles.choose(given, time, targets, covariates)
         record = Record.of(given, roles, duplicates, zone, missing_values, calendar, holidays)
-        bounds = bounds_of(record.observed, floor, cap)
+        has_bounds = floor is not None or cap is not None
+        bounds = bounds_of(record.observed, floor, cap) if has_bounds else None
         settings["model"] = in_own_units(self.model, record.timeline.length)
         token = time_text.set(record.timeline.text_of)
         try:
@@ -115,7 +118,8 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
             )
         finally:
             time_text.reset(token)
-        set_bounds(self.regressor_, bounds)
+        if bounds is not None:
+            set_bounds(self.regressor_, bounds)
         self._set_record(record)
         self._frame = given.copy()
         return self
@@ -304,3 +308,11 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
         self.timeline_, self.training_ = record.timeline, record.rows
         self.targets_, self.covariates_ = record.targets, record.covariates
         self.inputs_, self.missing_values_ = record.known, record.missing_values
+
+
+def in_own_units(model: Any, convert: Callable[[Any], float]) -> Any:
+    """The argument ``model`` with periods in units of the model's time, by the user's own name."""
+    converted = in_time_units(model, convert)
+    if isinstance(model, dict) or str(converted) == str(model):
+        return converted
+    return {str(model): converted}

@@ -47,7 +47,7 @@ class Inspected(ABC):
     is_series_: bool
 
     def _html_repr(self) -> str:
-        """What a notebook shows."""
+        """A summary for notebooks."""
         from deeplfm.estimators.notebook import regressor_html
 
         return regressor_html(cast("DeepLFMRegressor", self))
@@ -194,7 +194,7 @@ class InspectedForecaster(ABC):
     training_: pd.DataFrame
 
     def _html_repr(self) -> str:
-        """What a notebook shows."""
+        """A summary for notebooks."""
         from deeplfm.estimators.notebook import forecaster_html
 
         return forecaster_html(cast("DeepLFMForecaster", self))

@@ -17,7 +17,7 @@ _LEAST_WEIGHT = 0.005  # of a candidate that is shown
 
 
 def regressor_html(regressor: DeepLFMRegressor) -> str:
-    """What was fitted, and the parameters below it."""
+    """The fitted model, and the parameters below it."""
     if not hasattr(regressor, "model_"):
         return str(estimator_html_repr(regressor))
     inputs = "time" if regressor.is_series_ else "a table"
@@ -30,7 +30,7 @@ def regressor_html(regressor: DeepLFMRegressor) -> str:
 
 
 def forecaster_html(forecaster: DeepLFMForecaster) -> str:
-    """What was fitted to which rows, and the parameters below it."""
+    """The fitted model and its rows, and the parameters below them."""
     if not hasattr(forecaster, "regressor_"):
         return str(estimator_html_repr(forecaster))
     training = forecaster.training_

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import html
 import math
-import sys
 import time
 from typing import Any
 
 _LEAST_SECONDS = 0.2  # between two pictures of the bar
-
-
-def in_notebook() -> bool:
-    """Whether the code runs in a notebook, which shows HTML."""
-    if "IPython" not in sys.modules:
-        return False
-    from IPython import get_ipython
-
-    return hasattr(get_ipython(), "kernel")
 
 
 class NotebookBar:

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from deeplfm.training.notebook import NotebookBar, in_notebook
-
 _is_enabled: ContextVar[bool] = ContextVar("is_enabled", default=True)
 
 
@@ -38,6 +36,15 @@ class _Bar:
         self._bar.update(self._task, completed=step, total=n_steps, loss=text)
 
 
+def in_notebook() -> bool:
+    """Whether the code runs in a notebook, which shows HTML."""
+    if "IPython" not in sys.modules:
+        return False
+    from IPython import get_ipython
+
+    return hasattr(get_ipython(), "kernel")
+
+
 @contextmanager
 def no_bars() -> Iterator[None]:
     """Show no bars inside: a parent process shows one for all workers."""
@@ -60,6 +67,8 @@ def progress_bar(
         yield Silent()
         return
     if is_notebook:
+        from deeplfm.training.notebook import NotebookBar
+
         notebook_bar = NotebookBar(label, unit)
         try:
             yield notebook_bar

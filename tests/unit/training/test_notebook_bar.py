@@ -32,4 +32,4 @@ def test_the_bar_shows_steps_and_disappears(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_this_is_no_notebook() -> None:
-    assert not notebook.in_notebook()
+    assert not progress.in_notebook()
