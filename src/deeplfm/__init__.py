@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         TrainingDivergedError,
     )
     from deeplfm.estimators import DeepLFMForecaster, DeepLFMRegressor, load
+    from deeplfm.estimators.comparison import compare
     from deeplfm.model import DeepLFM
     from deeplfm.predictive.mixture import Predictive
     from deeplfm.training import Phase, Rows, RowSource, Schedule, StoredRows, train
@@ -42,6 +43,7 @@ _HOMES = {
     "RowSource": "deeplfm.training",
     "StoredRows": "deeplfm.training",
     "TrainingDivergedError": "deeplfm.errors",
+    "compare": "deeplfm.estimators.comparison",
     "load": "deeplfm.estimators",
     "train": "deeplfm.training",
 }
@@ -65,6 +67,7 @@ __all__ = [
     "StoredRows",
     "TrainingDivergedError",
     "__version__",
+    "compare",
     "load",
     "train",
 ]

@@ -244,9 +244,15 @@ class DeepLFM(nn.Module):
         temperature = self.temperature.to(gram.dtype).view(layer.n_groups, layer.n_units)
         return gram / temperature[:, :, None, None], moment / temperature[:, None, :]
 
-    @torch.no_grad()
     def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:
-        """Predictive distribution: a fixed function of each row, whatever the batch."""
+        """Predictive distribution: a fixed function of each row, whatever the batch.
+
+        Gradients are kept where the rows need them, as in Bayesian optimisation.
+        """
+        with torch.set_grad_enabled(x.requires_grad and torch.is_grad_enabled()):
+            return self._posterior(x)
+
+    def _posterior(self, x: Float[Tensor, "N P"]) -> Predictive:
         parts = [
             self.likelihood.components(rows, *self.moments(rows))
             for rows in x.split(self._rows_at_once)

@@ -17,7 +17,7 @@ COMMANDS = [
     *(["data", "list"], ["data", "fetch"], ["doctor"], ["reproduce"], ["demo"]),
 ]
 TAKE_MINUTES = (["reproduce"], ["demo"])
-SLOW = {"torch", "gpytorch", "sklearn", "scipy", "matplotlib", "numpy", "pandas", "plotly"}
+SLOW = {"torch", "gpytorch", "sklearn", "scipy", "matplotlib", "numpy", "pandas"}
 
 
 def examples(command, call):

@@ -105,4 +105,4 @@ def test_dates_and_clocks_in_two_columns_stay_as_they_are_written(place, call):
     (place / "then.csv").write_text("Date,Time\n15/03/2004,12.00.00\n")
     ahead = call("forecast", "log-model", "--times", "then.csv", "-q").out
     assert ahead.splitlines()[0] == "Date Time,CO,CO_std,CO_low,CO_high"
-    assert ahead.splitlines()[1].startswith("2004-03-15T12:00:00,")
+    assert ahead.splitlines()[1].startswith("15/03/2004 12:00:00,")

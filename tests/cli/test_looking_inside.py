@@ -20,7 +20,7 @@ def test_forces_are_those_of_the_library(place, call):
     table = pd.read_csv("forces.csv", index_col="t")
     np.testing.assert_allclose(table.index, model.training_.index)
     assert list(table.columns) == [f"{c.label}{end}" for c in curves for end in ("", "_std")]
-    np.testing.assert_allclose(table.iloc[:, 0], curves[0].mean)
+    np.testing.assert_allclose(table.iloc[:, 0], curves[0].mean, atol=1e-3)
     assert (place / "forces.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -32,7 +32,7 @@ def test_components_add_up_to_the_forecast(place, call):
     table = pd.read_csv("components.csv", index_col="t")
     means = table[[name for name in table if name.startswith("abp") and "_" not in name]]
     forecast = deeplfm.load("vitals-model").forecast(horizon=5)["abp"]
-    np.testing.assert_allclose(means.sum(axis=1)[-5:], forecast)
+    np.testing.assert_allclose(means.sum(axis=1).iloc[-5:], forecast, atol=0.01)
     assert (place / "components.png").read_bytes().startswith(b"\x89PNG")
     content = json.loads(call("components", "vitals-model", "--from", 2, "--json").out)
     assert content["table"]["t"][0] == 2 and len(content["components"]) >= 2

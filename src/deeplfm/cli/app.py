@@ -16,6 +16,7 @@ import typer
 
 import deeplfm
 from deeplfm.cli import (
+    backtests,
     benchmark,
     curves,
     data,
@@ -28,6 +29,7 @@ from deeplfm.cli import (
     info,
     models,
     reproduce,
+    update,
 )
 from deeplfm.cli.messages import (
     BAD_INPUT,
@@ -94,6 +96,9 @@ add_command(app, fit.fit, fit.EXAMPLES)
 add_command(app, forecast.forecast, forecast.FORECAST_EXAMPLES)
 add_command(app, impute.impute, impute.EXAMPLES)
 add_command(app, forecast.evaluate, forecast.EVALUATE_EXAMPLES)
+add_command(app, update.update, update.EXAMPLES)
+add_command(app, backtests.backtest, backtests.BACKTEST_EXAMPLES)
+add_command(app, backtests.compare, backtests.COMPARE_EXAMPLES)
 add_command(app, curves.components, curves.COMPONENTS_EXAMPLES)
 add_command(app, curves.forces, curves.FORCES_EXAMPLES)
 add_command(app, figures.plot, figures.EXAMPLES)

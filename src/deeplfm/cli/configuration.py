@@ -21,7 +21,7 @@ from deeplfm.errors import ConfigError
 
 FILE_NAME = "run.toml"  # as in deeplfm.io.storage
 _NOT_IN_FILES = ("config", "debug", "help")
-_NOT_SAVED = (*_NOT_IN_FILES, "json", "quiet", "overwrite", "checkpoint")
+_NOT_SAVED = (*_NOT_IN_FILES, "json", "quiet", "verbose", "overwrite", "checkpoint")
 
 
 def use_config(context: typer.Context, path: Path | None) -> Path | None:

@@ -19,7 +19,7 @@ from deeplfm.cli.options import (
     Until,
     option,
 )
-from deeplfm.cli.outputs import Results
+from deeplfm.cli.outputs import Results, by_time, rounded
 from deeplfm.errors import InputError
 
 if TYPE_CHECKING:
@@ -99,10 +99,14 @@ def components(
             time_label=time_name(forecaster),
         )
 
-    results.write(table, draw)
+    for target in forecaster.targets_:
+        own = [name for name in table.columns if name.startswith(f"{target} ")]
+        table[own] = rounded(table[own], float(forecaster.training_[target].std()))
+    table = by_time(forecaster, table)
+    results.write(table, draw, with_index=False)
     results.terminal.print(f"Components at {len(table)} times: {', '.join(names)}")
     content = {"model": model, "rows": len(table), "coverage": coverage, "components": names}
-    results.print(content, table.reset_index())
+    results.print(content, table)
 
 
 def forces(
@@ -131,9 +135,10 @@ def forces(
 
         return forces_figure(times, curves, time_label=time_name(forecaster))
 
-    results.write(found, draw)
+    table = by_time(forecaster, rounded(found, float(found.std().min())))
+    results.write(table, draw, with_index=False)
     results.terminal.print(f"Forces at {len(times)} times: {'; '.join(found.columns[::2])}")
-    results.print({"model": model, "rows": len(found)}, found.reset_index())
+    results.print({"model": model, "rows": len(found)}, table)
 
 
 def chosen_times(

@@ -70,9 +70,10 @@ def fit(
         with written_together() as add:
             add(report, report_writer(forecaster))
             save_model(forecaster, folder, context, series, out=folder)
-    results.terminal.print(
-        summary.target_table(forecaster), summary.selection_table(forecaster), f"Model: {folder}"
-    )
+    results.terminal.print(summary.target_table(forecaster))
+    if run.verbose:
+        results.terminal.print(summary.selection_table(forecaster))
+    results.terminal.print(f"Model: {folder}")
     results.print({"model": folder, **summary.of_model(forecaster)})
     exit_if_interrupted(forecaster, results.terminal, f"{folder} holds")
     results.terminal.print(f"Next: deeplfm forecast {folder} --horizon 100 --plot forecast.png")
@@ -88,11 +89,10 @@ def fit_series(
     forecaster = DeepLFMForecaster(**settings.parameters(), progress=False if run.quiet else None)
     forecaster.fit(
         series.frame,
-        time=series.time,
+        time=series.time if isinstance(series.time, str) else [*series.time],
         targets=[*series.targets],
         covariates=[*series.covariates],
-        duplicates=series.duplicates,
-        zone=series.zone,
+        **series.fit_options,
     )
     terminal.print(summary.of_fit(forecaster, time.monotonic() - started))
     return forecaster
@@ -115,7 +115,8 @@ def save_model(
         resolved: other options that the command determined.
     """
     is_new = not folder.exists()
-    resolved |= {"time": series.time, "target": series.targets, "covariate": series.covariates}
+    time = series.time if isinstance(series.time, str) else ",".join(series.time)
+    resolved |= {"time": time, "target": series.targets, "covariate": series.covariates}
     try:
         forecaster.save(folder)
         save_config(folder / FILE_NAME, context, resolved)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from deeplfm.cli.inputs import load_forecaster, pit_values, read_like, times_in
@@ -17,7 +18,7 @@ from deeplfm.cli.options import (
     Table,
     option,
 )
-from deeplfm.cli.outputs import Results, report_writer
+from deeplfm.cli.outputs import Results, by_time, report_writer, rounded
 from deeplfm.cli.summary import SCORES_EXPLAINED, score_table
 from deeplfm.errors import InputError
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 FORECAST_EXAMPLES = (
     "deeplfm forecast vitals-model --horizon 300 -o forecast.csv --plot forecast.png",
-    "deeplfm forecast vitals-model --until 12.5 --coverage 0.8 --report forecast.html",
+    "deeplfm forecast vitals-model --until 12.5 --level 80,95 --report forecast.html",
     "deeplfm forecast vitals-model --horizon 10 --json",
 )
 EVALUATE_EXAMPLES = (
@@ -54,6 +55,12 @@ def forecast(
     ] = None,
     covariates: Covariates = None,
     coverage: Coverage = 0.95,
+    level: Annotated[
+        str | None, option(None, "PERCENT", "Several intervals, such as 80,95.", "--level")
+    ] = None,
+    quantiles: Annotated[
+        str | None, option(None, "LEVELS", "Quantiles between 0 and 1, such as 0.1,0.5,0.9.")
+    ] = None,
     out: Table = None,
     plot: Plot = None,
     report: Report = None,
@@ -74,23 +81,30 @@ def forecast(
     if times is not None:  # the file may hold the covariates too
         given = read_like(forecaster, times, file, [] if covariates is not None else needed)
         future = given if needed and future is None else future
+    chosen = {"level": _numbers(level, "--level"), "quantiles": _numbers(quantiles, "--quantiles")}
     found = forecaster.forecast(
         horizon,
         until,
         None if given is None else times_in(given, forecaster),
         covariates=future,
         coverage=coverage,
+        **chosen,
     )
+    table = by_time(forecaster, _rounded(found, forecaster))
     results.write(
-        found,
+        table,
         lambda: _forecast_figure(forecaster, found, future),
-        report_writer(forecaster, forecast=found),
+        lambda path: _write_report(path, forecaster, found, future, coverage),
+        with_index=False,
     )
+    first, last = forecaster.timeline_.texts(found.index[[0, -1]])
+    intervals = f"{level or f'{100 * coverage:g}'} % intervals" if not quantiles else "quantiles"
     results.terminal.print(
         f"Forecast of {', '.join(map(str, forecaster.targets_))}: {len(found)} times from "
-        f"{found.index[0]} to {found.index[-1]}, {100 * coverage:g} % intervals"
+        f"{first} to {last}, {intervals}"
     )
-    results.print({"model": model, "rows": len(found), "coverage": coverage}, found.reset_index())
+    content = {"model": model, "rows": len(found), "coverage": coverage} | chosen
+    results.print({name: value for name, value in content.items() if value is not None}, table)
 
 
 def evaluate(
@@ -120,6 +134,36 @@ def evaluate(
     results.write(scores, draw, report_writer(forecaster, evaluation=later))
     results.terminal.print(score_table(scores), SCORES_EXPLAINED)
     results.print({"model": model, "data": data, "scores": scores.to_dict("index")})
+
+
+def _numbers(text: str | None, option: str) -> list[float] | None:
+    """Numbers that are separated by commas."""
+    try:
+        return None if text is None else [float(item) for item in text.split(",")]
+    except ValueError as error:
+        raise InputError(f"{option}: {text!r} found. Give numbers, separated by commas.") from error
+
+
+def _rounded(found: pd.DataFrame, forecaster: DeepLFMForecaster) -> pd.DataFrame:
+    """A forecast without digits that its uncertainty makes meaningless."""
+    import pandas as pd
+
+    size = len(found.columns) // len(forecaster.targets_)
+    parts = [found.iloc[:, i : i + size] for i in range(0, len(found.columns), size)]
+    return pd.concat([rounded(part, float(part.iloc[:, 1].min())) for part in parts], axis=1)
+
+
+def _write_report(
+    path: Path,
+    forecaster: DeepLFMForecaster,
+    found: pd.DataFrame,
+    covariates: pd.DataFrame | None,
+    coverage: float,
+) -> None:
+    """The report, which needs the columns of one interval."""
+    if not {f"{name}_low" for name in forecaster.targets_} <= set(found.columns):
+        found = forecaster.forecast(times=found.index, covariates=covariates, coverage=coverage)
+    report_writer(forecaster, forecast=found)(path)
 
 
 def _forecast_figure(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,8 +23,12 @@ from deeplfm.cli.options import (
     flag,
     option,
 )
-from deeplfm.cli.outputs import Results, check_model_folder
+from deeplfm.cli.outputs import Results, check_model_folder, rounded
 from deeplfm.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy import ndarray
 
 EXAMPLES = (
     "deeplfm impute vitals.csv --time t -o filled.csv",
@@ -66,6 +70,7 @@ def impute(
     All other fields stay as they are. The table goes to standard output if no file is given.
     """
     from deeplfm.data.text import FIELDS
+    from deeplfm.estimators.targets import warn_of_outliers
 
     results = Results(run, out, has_table=True)
     terminal = results.terminal
@@ -81,13 +86,27 @@ def impute(
         if intervals:
             _check_names(series, data)
         terminal.print(*summary.of_series(series, data))
+        if model_out is None and not _has_gaps(series):
+            warn_of_outliers(series.frame[series.targets].to_numpy(), series.targets)
+            terminal.print(
+                f"Nothing to fill: no empty field in {', '.join(series.targets)} "
+                f"({len(series.frame)} rows). If a number marks missing values, name it: --missing -999."
+            )
+            results.write(_as_written(series.frame), with_index=False)
+            results.print({"data": data, "rows": len(series.frame), "filled": {}}, series.frame)
+            return
         forecaster, frame = fit_series(series, settings, run, terminal), series.frame
     filled = forecaster.impute(frame, intervals=intervals, coverage=coverage)
+    missing = forecaster.missing_values_
+    is_gap = {
+        str(name): (frame[name].isna() | frame[name].isin(missing)).to_numpy()
+        for name in forecaster.targets_
+    }
+    filled = _rounded(filled, is_gap, intervals)
     if forecaster.timeline_.name is None and frame.index.name is not None:  # a column of the file
         filled = filled.set_axis(frame.index).reset_index()
     if model_out is not None:
         save_model(forecaster, model_out, context, series)
-    is_gap = {str(name): frame[name].isna().to_numpy() for name in forecaster.targets_}
     fields = frame.attrs.get(FIELDS)
     if fields is None or str(out).lower().endswith(".parquet"):
         results.write(filled, with_index=False)
@@ -102,9 +121,36 @@ def impute(
     exit_if_interrupted(forecaster, terminal, f"{out or 'the table'} comes from")
 
 
+def _has_gaps(series: Series) -> bool:
+    targets = series.frame[series.targets]
+    return bool((targets.isna() | targets.isin(series.missing_values)).to_numpy().any())
+
+
+def _as_written(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with all fields as they are in its file."""
+    from deeplfm.data.text import FIELDS
+
+    fields = frame.attrs.get(FIELDS)
+    return frame if fields is None else fields.filled(frame, {})
+
+
+def _rounded(filled: pd.DataFrame, is_gap: dict[str, ndarray], intervals: bool) -> pd.DataFrame:
+    """The table whose filled values have no more digits than the spread of their column needs."""
+    from deeplfm.estimators.predictions import SUFFIXES
+
+    result = filled.copy()
+    for name, gaps in is_gap.items():
+        scale = float(filled[name][~gaps].std())
+        new = rounded(filled[[name]], scale)[name]
+        result[name] = filled[name].where(~gaps, new)
+        for end in SUFFIXES if intervals else ():
+            result[f"{name}{end}"] = rounded(filled[[f"{name}{end}"]], scale)
+    return result
+
+
 def _check_names(series: Series, source: str) -> None:
     """Raise an error before the fit if the names of new columns are taken."""
-    from deeplfm.estimators.columns import SUFFIXES
+    from deeplfm.estimators.predictions import SUFFIXES
 
     for column in (f"{name}{suffix}" for name in series.targets for suffix in SUFFIXES):
         if column in series.frame.columns:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deeplfm.cli.options import ColumnOptions, FileOptions
 from deeplfm.errors import InputError
@@ -30,29 +30,35 @@ class Series:
 
     Attributes:
         frame: all columns of the file; targets and covariates are numbers.
-        time: name of the column of times, or of the index.
+        time: name of the column of times, or of the index; names of the columns of a year and its parts.
         time_columns: columns the times were read from: one, or a date and a time of day.
         targets: columns to model.
         covariates: columns known in advance.
         time_is_guessed: the user did not name the column of times.
         left_out: columns that are neither named nor numbers.
-        duplicates: how to treat rows with the same time.
-        zone: of times without one.
+        fit_options: other arguments of ``DeepLFMForecaster.fit``.
     """
 
     frame: pd.DataFrame
-    time: str
+    time: str | list[str]
     time_columns: list[str]
     targets: list[str]
     covariates: list[str]
     time_is_guessed: bool
     left_out: list[str]
-    duplicates: str
-    zone: str | None
+    fit_options: dict[str, Any]
+
+    @property
+    def missing_values(self) -> tuple[float, ...]:
+        """Numbers that mark a missing target."""
+        return tuple(self.fit_options["missing_values"])
 
 
 def read_series(source: str, file: FileOptions, columns: ColumnOptions) -> Series:
     """Read a table and determine the roles of its columns."""
+    from deeplfm.estimators.known_inputs import is_category
+    from deeplfm.estimators.year_columns import are_parts_of_a_year
+
     frame = _read(source, file)
     stamps = _times_beside_row_numbers(frame)
     covariates = split_names(columns.covariate, frame)
@@ -63,16 +69,17 @@ def read_series(source: str, file: FileOptions, columns: ColumnOptions) -> Serie
     left_out = [] if targets else [name for name in others if not _is_numeric(frame[name])]
     targets = targets or [name for name in others if name not in left_out]
     _check_roles(source, frame, time_columns, targets, covariates)
+    numbers = [*targets, *(name for name in covariates if not is_category(frame[name]))]
+    parts = are_parts_of_a_year(time_columns)
     return Series(
-        _by_time(frame, time_columns, [*targets, *covariates], source),
-        " ".join(time_columns),
+        _by_time(frame, [] if parts else time_columns, numbers, source),
+        time_columns if parts else " ".join(time_columns),
         time_columns,
         targets,
         covariates,
         columns.time is None,
         left_out,
-        str(columns.duplicates),
-        columns.zone,
+        columns.fit_options(),
     )
 
 
@@ -112,6 +119,8 @@ def read_like(
     if time is None:  # the model was fitted to a frame indexed by time
         index = _INDEX if _INDEX in known else _first_if_time(frame, source)
         times = list(pair_of(frame, index) or [index])
+    elif forecaster.timeline_.columns:
+        times = list(forecaster.timeline_.columns)
     else:
         times = list((time not in known and named_pair(frame, str(time))) or [time])
     if not set(times) <= set(known):
@@ -121,16 +130,16 @@ def read_like(
         )
     if columns is None:
         columns = [*forecaster.targets_, *forecaster.covariates_]
-    frame = _by_time(frame, times, [str(name) for name in columns], source)
+    numbers = [str(name) for name in columns if name not in forecaster.inputs_.levels]
+    frame = _by_time(frame, [] if forecaster.timeline_.columns else times, numbers, source)
     if time is not None:
         return frame
     return frame.rename_axis(None) if len(times) == 2 else frame.set_index(times[0])
 
 
-def times_in(frame: pd.DataFrame, forecaster: DeepLFMForecaster) -> pd.Series | pd.Index:
+def times_in(frame: pd.DataFrame, forecaster: DeepLFMForecaster) -> pd.Index:
     """The times of a table read by :func:`read_like`."""
-    name = forecaster.timeline_.name
-    return frame[name] if name in frame.columns else frame.index
+    return forecaster._record.times_of(frame)
 
 
 def pit_values(
@@ -188,13 +197,20 @@ def _time_columns(
 ) -> list[str]:
     """The column of times, or those of the date and the time of day."""
     from deeplfm.cli.clocks import named_pair, pair_of
+    from deeplfm.estimators.year_columns import find_year_columns
 
     if named is None:
+        if stamps is None and (
+            parts := find_year_columns(frame.drop(columns=taken, errors="ignore"))
+        ):
+            return parts
         time = stamps or _first_if_time(frame, source)
         return list(pair_of(frame, time, taken) or [time])
     if named in frame.columns:
         return [named]
     halves = [half.strip() for half in named.split(",")]
+    if len(halves) > 1 and set(halves) <= set(frame.columns):
+        return halves
     return list(named_pair(frame, named) or (halves if len(halves) == 2 else [named]))
 
 

@@ -21,10 +21,11 @@ BUG, BAD_INPUT, DIVERGED, BAD_FILE, INTERRUPTED, CLOSED_PIPE = 1, 2, 3, 4, 130, 
 
 _SAME_NAME = (
     "duplicates zone times time until horizon model device dtype covariates decimal delimiter "
-    "checkpoint"
+    "checkpoint calendar holidays floor cap level coverage"
 )
 _OPTIONS = {name: f"--{name}" for name in _SAME_NAME.split()} | {
     "targets": "--target",
+    "missing_values": "--missing",
     "n_steps": "--n-steps",
     "batch_size": "--batch-size",
     "time_limit": "--time-limit",

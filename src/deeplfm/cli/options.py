@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from deeplfm.cli.configuration import use_config
+from deeplfm.errors import InputError
 
 
 def option(panel: str | None, metavar: str, help: str, *names: str, **more: Any) -> Any:
@@ -116,8 +117,9 @@ class ColumnOptions:
         str | None,
         _data(
             "COLUMN",
-            "Numbers, dates or durations; Date,Time for a date and a time of day in two columns. "
-            "Default: the first column, if it looks like time.",
+            "Numbers, dates or durations; Date,Time for a date and a time of day in two columns, "
+            "year,quarter or year,month,day for parts of a date. Default: the first column, if it "
+            "looks like time.",
         ),
     ] = None
     target: Annotated[
@@ -126,8 +128,25 @@ class ColumnOptions:
     ] = None
     covariate: Annotated[
         list[str] | None,
-        _data("COLUMN", "Known in advance, also in the future; repeat, or separate by commas."),
+        _data(
+            "COLUMN",
+            "Known in advance, also in the future: numbers, or texts as categories; repeat, or separate "
+            "by commas.",
+        ),
     ] = None
+    missing: Annotated[
+        list[str] | None,
+        _data("NUMBER", "Marks a missing target, such as -999; repeat, or separate by commas."),
+    ] = None
+    calendar: Annotated[
+        list[str] | None,
+        _data("PART", "Effect of hour, weekday, weekend, month or quarter; repeat for several."),
+    ] = None
+    holidays: Annotated[
+        str | None, _data("COUNTRY", "Effect of public holidays, such as DE, or DE-BY for a part.")
+    ] = None
+    floor: Annotated[float | None, _data("NUMBER", "Least value that a target can have.")] = None
+    cap: Annotated[float | None, _data("NUMBER", "Largest value that a target can have.")] = None
     duplicates: Annotated[
         Duplicates,
         typer.Option(
@@ -137,6 +156,25 @@ class ColumnOptions:
     zone: Annotated[
         str | None, _data("ZONE", "Time zone of dates without one, such as Europe/Berlin.")
     ] = None
+
+    def fit_options(self) -> dict[str, Any]:
+        """Arguments of ``DeepLFMForecaster.fit`` that do not depend on the table."""
+        missing = [item for text in self.missing or [] for item in text.split(",")]
+        try:
+            numbers = [float(item) for item in missing]
+        except ValueError as error:
+            raise InputError(
+                f"--missing: {', '.join(missing)} found. Give numbers, such as --missing -999."
+            ) from error
+        return {
+            "duplicates": str(self.duplicates),
+            "zone": self.zone,
+            "missing_values": numbers,
+            "calendar": [item for text in self.calendar or [] for item in text.split(",")],
+            "holidays": self.holidays,
+            "floor": self.floor,
+            "cap": self.cap,
+        }
 
 
 class Precision(StrEnum):
@@ -242,6 +280,16 @@ class RunOptions(OutputOptions):
             "-q",
             metavar="",
             help="Print only warnings and errors.",
+            rich_help_panel="Run",
+        ),
+    ] = False
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose",
+            "-v",
+            metavar="",
+            help="Print the candidates of a fit with their scores and weights.",
             rich_help_panel="Run",
         ),
     ] = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,7 @@ TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 FIGURES = (".png", ".pdf", ".svg")
 PAGES = (".html", ".htm")
 _INPUTS, _OUTPUTS = ("data", "times", "covariates", "config"), ("out", "plot", "report")
+_MOST_DECIMALS = 15
 _LABELS = {"table": "Table", "plot": "Figure", "report": "Report"}
 
 
@@ -196,6 +198,26 @@ class Results:
             content = {**content, "table": columns_of(frame)}
         self.terminal.print_json({**content, "files": self._files})
         self.terminal.print(*(f"{_LABELS[name]}: {path}" for name, path in self._files.items()))
+
+
+def rounded(values: pd.DataFrame, scale: float) -> pd.DataFrame:
+    """Numbers with as many decimals as five digits of their scale need.
+
+    >>> import pandas as pd
+    >>> rounded(pd.DataFrame({"co2": [421.0391442177]}), scale=0.3).iloc[0, 0].item()
+    421.03914
+    """
+    if not (scale > 0 and math.isfinite(scale)):
+        return values
+    return values.round(min(_MOST_DECIMALS, max(0, 4 - math.floor(math.log10(scale)))))
+
+
+def by_time(forecaster: DeepLFMForecaster, frame: pd.DataFrame) -> pd.DataFrame:
+    """A table whose first columns are the times of its index, as the user wrote them."""
+    import pandas as pd
+
+    times = forecaster.timeline_.written(frame.index)
+    return pd.concat([times, frame.reset_index(drop=True)], axis=1)
 
 
 def report_writer(forecaster: DeepLFMForecaster, **content: Any) -> Callable[[Path], None]:

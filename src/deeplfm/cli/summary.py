@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from deeplfm.estimators import DeepLFMForecaster
 
 SCORES_EXPLAINED = (
-    "Lower scores are better; NMSE 1 is no better than the mean of these rows. Coverage should be "
-    "near 95 %."
+    "Lower scores are better; NMSE 1 is no better than the mean of these rows. RMSE, MAE, CRPS and MNLL "
+    "are for the target in its own units. Coverage should be near 95 %."
 )
 _HEADERS = {
     **{name: name.upper() for name in ("nmse", "mnll", "crps", "rmse", "mae")},
@@ -154,13 +154,14 @@ def selection_table(forecaster: DeepLFMForecaster) -> Group:
     )
 
 
-def score_table(scores: pd.DataFrame) -> Table:
+def score_table(scores: pd.DataFrame, title: str | None = None) -> Table:
     """Scores on later rows, as returned by ``evaluate`` of a forecaster."""
     rows = [
         [str(name), *(_score(column, value) for column, value in row.items())]
         for name, row in scores.iterrows()
     ]
-    return table(["target", *(_HEADERS.get(name, name) for name in scores.columns)], rows)
+    headers = [_HEADERS.get(name, name) for name in scores.columns]
+    return table([str(scores.index.name or "target"), *headers], rows, title)
 
 
 def _score(column: Any, value: float) -> str:

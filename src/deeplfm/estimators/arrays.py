@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +26,10 @@ _LARGE = 2**24  # values, 128 MB in float64, that are not copied
 _MOST_COMPARED = 10_000  # rows among which equal ones are looked for
 _CHUNK_VALUES = 2**19  # 4 MB in float64
 _LARGEST = 1e150  # the square of a larger number may overflow
+
+
+# how messages write a time of the model, which a forecaster knows in its user's kind
+time_text: ContextVar[Callable[[float], str]] = ContextVar("time_text", default="time {}".format)
 
 
 class NotNumbersError(InputError, TypeError):
@@ -142,10 +147,11 @@ class Arrays:
         if self.index is None or len(self) <= n_rows:
             return self
         recent = self.index[-n_rows:].copy()
+        first = time_text.get()(float(self.x[recent[0], 0]))
         longer = "" if in_batches else f", or set batch_size=1000 to use {_LONGEST_IN_BATCHES}"
         warnings.warn(
             f"fit: the series has {len(self)} rows, and only the {n_rows} most recent are used, from "
-            f"time {self.x[recent[0], 0]} on. Average neighbouring rows, fit the segment that matters"
+            f"{first} on. Average neighbouring rows, fit the segment that matters"
             f"{longer}.",
             stacklevel=3,
         )
@@ -177,6 +183,30 @@ def check_inputs(x: Any, n_columns: int | None = None, owner: str = "model") -> 
             f"{advice}"
         )
     return array
+
+
+def check_vector(x: Any, is_series: bool | None) -> None:
+    """Refuse a vector of inputs that are no times; a matrix is always accepted.
+
+    scikit-learn takes a vector for a mistake. Here it is a time axis, if its values are in order as
+    times of a series are, or if the user declared a series.
+    """
+    if is_series or np.asarray(x).ndim != 1:
+        return
+    if is_series is False:
+        raise InputError(
+            "X: a vector found, which are times, but is_series=False asks for a table. Reshape "
+            "your data: X.reshape(-1, 1) is a table of one column."
+        )
+    times = np.asarray(x, dtype=np.float64)
+    is_back = times[1:] < times[:-1]
+    if is_back.any():
+        row = int(is_back.argmax()) + 1
+        raise InputError(
+            f"X: a vector found, whose values do not increase ({times[row]:g} in row {row} after "
+            f"{times[row - 1]:g}). Sort times, or set is_series=True to give them in any order. "
+            "Otherwise reshape your data: X.reshape(-1, 1) is one input column."
+        )
 
 
 def check_targets(

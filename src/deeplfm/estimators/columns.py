@@ -11,18 +11,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float64
+from jaxtyping import Float64
 from numpy import ndarray
 from pandas.api.types import infer_dtype, is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
 from deeplfm.errors import InputError
+from deeplfm.estimators.known_inputs import KnownInputs, Name
+from deeplfm.estimators.predictions import SUFFIXES
 from deeplfm.estimators.stamps import LARGEST, holds_timestamps
+from deeplfm.estimators.year_columns import find_year_columns, join_year_columns
 
-Name = str | int
-
-SUFFIXES = ("_std", "_low", "_high")  # of the columns that a prediction adds to that of its mean
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "boolean", "empty")
 _MOST_LISTED = 20
+_DS = "ds"  # the column of times by the convention of Prophet and Nixtla
 
 
 @dataclass(frozen=True)
@@ -33,32 +34,42 @@ class Roles:
         time: name of the column of times; ``None`` for an index without a name.
         targets: names of the columns to be predicted.
         covariates: names of the columns that are known at all times.
+        time_columns: the columns of a year and its parts, if the time is in several.
     """
 
     time: Name | None
     targets: list[Name]
     covariates: list[Name]
+    time_columns: tuple[Name, ...] = ()
 
     @classmethod
     def choose(cls, frame: pd.DataFrame, time: Any, targets: Any, covariates: Any) -> Roles:
-        """The columns that a user named; by default the index and all columns of numbers."""
-        if time is not None and not isinstance(time, str | int | np.integer):
-            raise InputError(f"time: {time!r} found. Give the name of one column.")
-        if time is None:
-            _check_index(frame)
+        """The columns that a user named.
+
+        By default the time is the index. If that only counts the rows, the time is the column "ds", the
+        only column of timestamps, or a year and its parts. Targets are all columns of numbers.
+        """
+        if isinstance(time, list | tuple) and len(time) == 1:
+            (time,) = time
+        several = _time_columns(frame, time)
+        if not several:
+            time = _default_time(frame) if time is None else time
+            if time is not None and not isinstance(time, str | int | np.integer):
+                raise InputError(f"time: {time!r} found. Give the name of one column.")
+        if several:
+            clock: Any = " ".join(map(str, several))
+        elif time is None or (time == frame.index.name and time not in frame.columns):
             clock = _plain(frame.index.name)
-        elif time == frame.index.name and time not in frame.columns:
-            clock = _plain(time)
         else:
             (clock,) = _existing(frame, [time], "time")
         known = _existing(frame, _listed(covariates), "covariates")
-        taken = {*known, time}
+        taken = {*known, *several, *([] if several else [time])}
         if targets is None:
             wanted = _numeric_columns(frame, taken)
         else:
             wanted = _existing(frame, _listed(targets), "targets")
-        roles = cls(clock, wanted, known)
-        _check_roles(roles, time)
+        roles = cls(clock, wanted, known, tuple(several))
+        _check_roles(roles, list(several) if several else [] if time is None else [time])
         return roles
 
     def times(self, frame: pd.DataFrame) -> tuple[pd.Series | pd.Index, str]:
@@ -68,6 +79,8 @@ class Roles:
         """
         if self.time is None:
             return frame.index, "the index"
+        if self.time_columns and set(self.time_columns) <= set(frame.columns):
+            return join_year_columns(frame, self.time_columns), f"columns {self.time!r}"
         if self.time in frame.columns:
             return frame[self.time], f"column {self.time!r}"
         name = _plain(frame.index.name)
@@ -78,12 +91,31 @@ class Roles:
         raise InputError(_absent(frame, self.time, "time"))
 
     def values(
-        self, frame: pd.DataFrame, stamps: pd.Index, with_targets: bool = True
+        self,
+        frame: pd.DataFrame,
+        stamps: pd.Index,
+        known: KnownInputs,
+        missing_values: Sequence[float] = (),
+        with_targets: bool = True,
     ) -> pd.DataFrame:
-        """Targets, if there are any, and covariates as floats, by the times of their rows."""
-        targets = self.targets if with_targets else []
-        names = _existing(frame, [*targets, *self.covariates], "frame")
-        values = {name: numbers_of(frame[name], f"column {name!r}") for name in names}
+        """Targets, if there are any, and covariates as floats, by the times of their rows.
+
+        Args:
+            frame: from the user.
+            stamps: times of its rows.
+            known: levels of the covariates that are categories, which become their numbers.
+            missing_values: numbers that mark a missing target.
+            with_targets: whether the frame has targets.
+        """
+        names = _existing(frame, [*self.targets * with_targets, *self.covariates], "frame")
+        values = {}
+        for name in names:
+            if name in known.levels:
+                values[name] = known.codes(frame[name], name)
+                continue
+            values[name] = numbers_of(frame[name], f"column {name!r}")
+            if name in self.targets and len(missing_values):
+                values[name][np.isin(values[name], missing_values)] = np.nan
         for name in self.covariates:
             check_complete(pd.Series(values[name], stamps), name)
         return pd.DataFrame(values, index=stamps, columns=names)
@@ -156,53 +188,6 @@ def listing(items: Sequence[Any]) -> str:
     return ", ".join(str(item) for item in items[:_MOST_LISTED]) + more
 
 
-def fill_gaps(
-    frame: pd.DataFrame,
-    gaps: Bool[ndarray, "N D"],
-    predicted: pd.DataFrame,
-    targets: Sequence[Name],
-    intervals: bool,
-) -> pd.DataFrame:
-    """A frame in which predictions fill the gaps of the targets, and all else is unchanged.
-
-    Args:
-        frame: from the user.
-        gaps: where a target is missing.
-        predicted: predictions of the rows that have a gap, and of no others.
-        targets: names of the columns to fill.
-        intervals: also add the columns of each prediction's spread, empty where nothing was filled.
-    """
-    result = frame.copy()
-    has_gap = gaps.any(axis=1)
-    for is_gap, name in zip(gaps.T, targets, strict=True):
-        values = predicted[is_gap[has_gap]]
-        if is_gap.any():
-            result[name] = _filled(frame[name], is_gap, values[name].to_numpy())
-        for suffix in SUFFIXES if intervals else ():
-            column = f"{name}{suffix}"
-            if column in frame.columns:
-                raise InputError(
-                    f"column {column!r}: the frame has one already, and intervals need the name. "
-                    "Rename it, or leave the intervals out."
-                )
-            spread = np.full(len(frame), np.nan)
-            spread[is_gap] = values[column].to_numpy()
-            result[column] = spread
-    return result
-
-
-def _filled(column: pd.Series, is_gap: Bool[ndarray, " N"], values: ndarray) -> pd.Series:
-    """The column in its own type, or one that has room for fractions."""
-    if isinstance(column.dtype, np.dtype):
-        filled = column.to_numpy(copy=True)  # floats, or objects: no other type has gaps
-        filled[is_gap] = values
-        return pd.Series(filled, index=column.index, dtype=column.dtype)
-    kind = "Float64" if pd.api.types.is_integer_dtype(column.dtype) else column.dtype
-    filled = column.astype(kind)
-    filled.iloc[np.flatnonzero(is_gap)] = values
-    return filled
-
-
 def _listed(names: Any) -> list[Any]:
     if names is None:
         return []
@@ -233,16 +218,28 @@ def _absent(frame: pd.DataFrame, name: Any, where: str) -> str:
     )
 
 
-def _check_index(frame: pd.DataFrame) -> None:
-    """Refuse row numbers as times where a column holds timestamps."""
+def _time_columns(frame: pd.DataFrame, time: Any) -> list[Name]:
+    """The columns of a year and its parts, which a user named or the frame has; else none."""
+    if isinstance(time, list | tuple):
+        return _existing(frame, time, "time")
+    if time is not None or not isinstance(frame.index, pd.RangeIndex):
+        return []
+    return [] if _DS in frame.columns else find_year_columns(frame) or []
+
+
+def _default_time(frame: pd.DataFrame) -> Any:
+    """The only column of timestamps, if the index just counts the rows; ``None`` for the index."""
     if not isinstance(frame.index, pd.RangeIndex):
-        return
-    for name in frame.columns:
-        if holds_timestamps(frame[name]):
-            raise InputError(
-                f"time: not given, and the index only counts the rows, but column {name!r} holds "
-                f"timestamps. Give time={name!r}, or drop that column to use the row numbers."
-            )
+        return None
+    if _DS in frame.columns:
+        return _DS
+    found = [name for name in frame.columns if holds_timestamps(frame[name])]
+    if len(found) > 1:
+        raise InputError(
+            f"time: not given, and columns {listing([repr(name) for name in found])} hold timestamps. "
+            f"Give one of them, such as time={found[0]!r}, or drop them to use the row numbers."
+        )
+    return found[0] if found else None
 
 
 def _numeric_columns(frame: pd.DataFrame, taken: set[Any]) -> list[Name]:
@@ -283,11 +280,11 @@ def _has_decimal_commas(column: pd.Series) -> bool:
     return bool(pd.to_numeric(plain, errors="coerce").notna().all())
 
 
-def _check_roles(roles: Roles, time: Any) -> None:
+def _check_roles(roles: Roles, time: Sequence[Any]) -> None:
     """Refuse a column with two roles, and targets whose results would share a name."""
     if not roles.targets:
         raise InputError("targets: none given. Name at least one column.")
-    named = [*roles.targets, *roles.covariates, *([] if time is None else [time])]
+    named = [*roles.targets, *roles.covariates, *time]
     for name, count in Counter(named).items():
         if count > 1:
             raise InputError(

@@ -13,6 +13,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from deeplfm.errors import InputError
+from deeplfm.estimators.bounds import Bounds, set_bounds
 from deeplfm.estimators.record import FEWEST_KNOWN
 from deeplfm.estimators.regressor import DeepLFMRegressor
 from deeplfm.estimators.settings import is_whole
@@ -67,6 +68,7 @@ def backtest(
     observed: pd.DataFrame,
     folds: int,
     horizon: int | None,
+    bounds: Bounds | None = None,
 ) -> pd.DataFrame:
     """Scores of each fold and target; see ``DeepLFMForecaster.backtest``.
 
@@ -76,6 +78,7 @@ def backtest(
         observed: their targets, by time.
         folds: number of origins.
         horizon: rows after each origin that are scored.
+        bounds: floor and cap of each target.
     """
     origins = rolling_origins(observed, folds, horizon)
     tables: list[pd.DataFrame] = []
@@ -86,6 +89,7 @@ def backtest(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", OutlierWarning)  # the fit of all rows has warned
                 regressor.fit(x[:origin], observed.iloc[:origin].reset_index(drop=True))
+            set_bounds(regressor, bounds)
             if regressor.fit_result_.interrupted:
                 if not tables:
                     raise KeyboardInterrupt

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
-import torch
-from jaxtyping import Float64
-from numpy import ndarray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from deeplfm.errors import ConfigError
+from deeplfm.estimators.arrays import time_text
+from deeplfm.estimators.bounds import bounds_of, set_bounds
 from deeplfm.estimators.candidates import in_time_units
-from deeplfm.estimators.columns import SUFFIXES, Name, Roles, as_frame, fill_gaps
+from deeplfm.estimators.columns import Name, Roles, as_frame
 from deeplfm.estimators.evaluation import backtest, score_table
 from deeplfm.estimators.inspected import InspectedForecaster
+from deeplfm.estimators.known_inputs import KnownInputs
+from deeplfm.estimators.predictions import fill_gaps, interval_columns, prediction_table
 from deeplfm.estimators.record import Record, in_order
 from deeplfm.estimators.regressor import DeepLFMRegressor
 from deeplfm.estimators.saving import describe_forecaster, rebuild_forecaster
@@ -39,7 +42,10 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
         timeline_: kind, zone and step of time.
         targets_: names of the predicted columns.
         covariates_: names of the columns that are known at all times.
-        training_: what was learned from: targets and covariates as floats, by time, in order.
+        inputs_: categories and calendar among the inputs.
+        missing_values_: numbers that mark a missing target.
+        training_: what was learned from: targets and covariates as floats, by time, in order. Periods
+            are timestamps here, and categories the numbers of their levels.
 
     >>> import numpy as np
     >>> days = pd.date_range("2024-01-01", periods=60, tz="Europe/Berlin", name="day")
@@ -57,40 +63,63 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
     timeline_: Timeline
     targets_: list[Name]
     covariates_: list[Name]
+    inputs_: KnownInputs
+    missing_values_: tuple[float, ...]
     training_: pd.DataFrame
     _frame: pd.DataFrame | None = None  # as the user gave it to fit
 
     def fit(
         self,
         frame: pd.DataFrame,
-        time: Name | None = None,
+        time: Name | list[Name] | None = None,
         targets: Name | list[Name] | None = None,
         covariates: Name | list[Name] | None = None,
         *,
         duplicates: str = "refuse",
         zone: str | None = None,
+        missing_values: float | list[float] | None = None,
+        calendar: str | list[str] | None = None,
+        holidays: str | None = None,
+        floor: float | None = None,
+        cap: float | None = None,
     ) -> Self:
         """Learn the series in a frame.
 
         Args:
             frame: a row for each time, in any order; NaN marks what is missing.
-            time: name of the column of times; by default the index.
+            time: name of the column of times, or names of the columns of a year and its quarter, month,
+                day or hour. By default the index; if that only counts the rows, the column ``ds``, the
+                only column of timestamps, or columns of a year and its parts.
             targets: names of the columns to predict; by default all columns of numbers that are left.
-            covariates: names of columns that are known at all times, also those to be forecast.
+            covariates: names of columns that are known at all times, also those to be forecast: numbers,
+                truth values, or texts, of which each is a category.
             duplicates: "refuse" rows of the same time, or take their "mean".
             zone: time zone in which timestamps are meant, such as "Europe/Berlin": for those that have
                 none, or offsets that change with the clocks.
+            missing_values: numbers that mark a missing target, such as -999, beside NaN.
+            calendar: parts of the calendar that affect the targets: "hour", "weekday", "weekend",
+                "month" or "quarter".
+            holidays: country whose public holidays affect the targets, such as "DE", or "DE-BY" for a
+                part of it. Needs the package ``holidays``.
+            floor: least value that a target can have; forecasts and intervals end there.
+            cap: largest value that a target can have.
         """
         settings = self._settings()
         given = as_frame(frame, "frame")
         roles = Roles.choose(given, time, targets, covariates)
-        record = Record.of(given, roles, duplicates, zone)
-        settings["model"] = in_time_units(
-            self.model, record.timeline.length, record.timeline.seasons(), self.effort
-        )
-        self.regressor_ = DeepLFMRegressor(**settings).fit(
-            record.inputs(record.rows), record.observed.reset_index(drop=True)
-        )
+        record = Record.of(given, roles, duplicates, zone, missing_values, calendar, holidays)
+        has_bounds = floor is not None or cap is not None
+        bounds = bounds_of(record.observed, floor, cap) if has_bounds else None
+        settings["model"] = in_own_units(self.model, record.timeline, self.effort)
+        token = time_text.set(record.timeline.text_of)
+        try:
+            self.regressor_ = DeepLFMRegressor(**settings).fit(
+                record.inputs(record.rows), record.observed.reset_index(drop=True)
+            )
+        finally:
+            time_text.reset(token)
+        if bounds is not None:
+            set_bounds(self.regressor_, bounds)
         self._set_record(record)
         self._frame = given.copy()
         return self
@@ -108,6 +137,9 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
         times: Any = None,
         covariates: pd.DataFrame | None = None,
         coverage: float = 0.95,
+        *,
+        level: float | list[float] | None = None,
+        quantiles: float | list[float] | None = None,
     ) -> pd.DataFrame:
         """Expected values of the targets and intervals that hold an observation, by time.
 
@@ -121,14 +153,38 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
             covariates: a frame of the covariates at all forecast times, if the model was fitted with
                 some; times of training rows need none.
             coverage: probability of the interval.
+            level: several intervals in place of one, in per cent, such as [80, 95].
+            quantiles: quantiles in place of intervals, such as [0.1, 0.5, 0.9], or beside ``level``.
 
         Returns:
             For each target the columns ``{target}``, ``{target}_std``, ``{target}_low`` and
-            ``{target}_high``, indexed by time.
+            ``{target}_high``, indexed by time. With ``level``, intervals are ``{target}_low_80`` and
+            ``{target}_high_80``; with ``quantiles``, there are columns ``{target}_q0.1``.
         """
         record = self._record
+        columns = interval_columns(coverage, level, quantiles)
         index = record.ahead(horizon, until, times, covariates)
-        return self._predictions(record.inputs_at(index, covariates), index, coverage)
+        x = record.inputs_at(index, covariates)
+        return prediction_table(
+            self.regressor_, x, self.timeline_.shown(index), self.targets_, columns
+        )
+
+    def predict(self, X: Any = None, covariates: pd.DataFrame | None = None) -> pd.DataFrame:
+        """Expected values of the targets alone, by time: the point forecast of :meth:`forecast`.
+
+        Args:
+            X: a number of steps after the last row, times, or a frame that has the column of times, such
+                as Prophet's ``future``; it may hold the covariates too. By default as in
+                :meth:`forecast`.
+            covariates: a frame of the covariates at all these times.
+        """
+        horizon, times = None, X
+        if isinstance(X, int | np.integer):
+            horizon, times = int(X), None
+        elif isinstance(X, pd.DataFrame):
+            times = self._record.times_of(X)
+            covariates = X if self.covariates_ and covariates is None else covariates
+        return self.forecast(horizon, times=times, covariates=covariates)[self.targets_]
 
     def posterior(self, times: Any, covariates: pd.DataFrame | None = None) -> Predictive:
         """Predictive distribution of the targets at any times; ``covariates`` as in forecasts."""
@@ -155,7 +211,9 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
         values = record.read(given)
         gaps = values[self.targets_].isna().to_numpy()
         rows = values[gaps.any(axis=1)]
-        predicted = self._predictions(record.inputs(rows), rows.index, coverage)
+        columns = interval_columns(coverage, None, None)
+        x = record.inputs(rows)
+        predicted = prediction_table(self.regressor_, x, rows.index, self.targets_, columns)
         return fill_gaps(given, gaps, predicted, self.targets_, intervals)
 
     def evaluate(self, later: pd.DataFrame) -> pd.DataFrame:
@@ -191,7 +249,8 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
         record = self._record
         x = record.inputs(record.rows)
         settings = self._settings() | {"model": self.regressor_.model, "checkpoint": None}
-        return backtest(settings, x, record.observed, folds, horizon)
+        bounds = self.regressor_.scaling_.bounds
+        return backtest(settings, x, record.observed, folds, horizon, bounds)
 
     def update(self, later: pd.DataFrame, *, duplicates: str = "refuse") -> Self:
         """Take in new observations without training: exact output weights are updated in closed form.
@@ -202,27 +261,12 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
             duplicates: "refuse" rows of the same time, or take their "mean".
         """
         record, given = self._record, as_frame(later, "later")
-        news = record.unseen(in_order(record.read(given), given, duplicates))
+        values = in_order(record.read(given), given, duplicates, self.inputs_.levels)
+        news = record.unseen(values)
         self.regressor_.update(record.inputs(news), news[self.targets_].reset_index(drop=True))
         self._set_record(record.extended(news))
         self._frame = None
         return self
-
-    def _predictions(
-        self, x: Float64[ndarray, "N P"], index: pd.Index, coverage: float
-    ) -> pd.DataFrame:
-        """Mean, standard deviation and central interval of an observation of each target."""
-        columns = [
-            f"{name}{end}" if end else name for name in self.targets_ for end in ("", *SUFFIXES)
-        ]
-        if len(index) == 0:
-            return pd.DataFrame(index=index, columns=columns, dtype=float)
-        parts = self.regressor_._in_chunks(
-            x,
-            lambda posterior, _: (posterior.mean, posterior.std(), *posterior.interval(coverage)),
-        )
-        values = torch.stack(parts, dim=-1).flatten(1)  # N 4D
-        return pd.DataFrame(values.numpy(), index=index, columns=columns)
 
     def _described(self) -> Contents:
         check_is_fitted(self)
@@ -251,8 +295,24 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
     @property
     def _record(self) -> Record:
         check_is_fitted(self)
-        return Record(self.timeline_, self.targets_, self.covariates_, self.training_)
+        return Record(
+            self.timeline_,
+            self.targets_,
+            self.covariates_,
+            self.training_,
+            self.inputs_,
+            self.missing_values_,
+        )
 
     def _set_record(self, record: Record) -> None:
         self.timeline_, self.training_ = record.timeline, record.rows
         self.targets_, self.covariates_ = record.targets, record.covariates
+        self.inputs_, self.missing_values_ = record.known, record.missing_values
+
+
+def in_own_units(model: Any, timeline: Timeline, effort: str) -> Any:
+    """The argument ``model`` with periods in units of the model's time, by the user's own name."""
+    converted = in_time_units(model, timeline.length, timeline.seasons(), effort)
+    if isinstance(converted, dict) or str(converted) == str(model):
+        return converted
+    return {str(model): converted}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,7 @@ from deeplfm.selection.select import Selection
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from deeplfm.estimators.forecaster import DeepLFMForecaster
     from deeplfm.estimators.regressor import DeepLFMRegressor
 
 
@@ -44,6 +45,12 @@ class Inspected(ABC):
     scaling_: Scaling
     labels_: Labels
     is_series_: bool
+
+    def _html_repr(self) -> str:
+        """A summary for notebooks."""
+        from deeplfm.estimators.notebook import regressor_html
+
+        return regressor_html(cast("DeepLFMRegressor", self))
 
     def components(self, X: Any, coverage: float = 0.95) -> pd.DataFrame:
         """Terms of the model as functions, which add up to the prediction.
@@ -198,6 +205,12 @@ class InspectedForecaster(ABC):
     targets_: list[Name]
     training_: pd.DataFrame
 
+    def _html_repr(self) -> str:
+        """A summary for notebooks."""
+        from deeplfm.estimators.notebook import forecaster_html
+
+        return forecaster_html(cast("DeepLFMForecaster", self))
+
     @property
     @abstractmethod
     def _record(self) -> Record:
@@ -240,7 +253,8 @@ class InspectedForecaster(ABC):
         index = record.ahead(horizon, until, times, covariates)
         table = self.regressor_.components(record.inputs_at(index, covariates), coverage)
         names = dict(zip(self.regressor_.labels_.texts, self.targets_, strict=True))
-        return table.set_axis(index, axis=0).rename(columns=names, level="target")
+        shown = self.timeline_.shown(index)
+        return table.set_axis(shown, axis=0).rename(columns=names, level="target")
 
     def plot(
         self,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from pandas.api.types import infer_dtype, is_integer_dtype
 
 from deeplfm.errors import ConfigError, InputError
 from deeplfm.estimators.columns import Name, Roles, as_frame, check_complete, listing
+from deeplfm.estimators.known_inputs import KnownInputs
+from deeplfm.estimators.layouts import layout_of
 from deeplfm.estimators.stamps import date_order_of, kind_of, read_stamps
 from deeplfm.estimators.timeline import Timeline
 
@@ -30,16 +32,29 @@ class Record:
         timeline: kind, zone and step of time.
         targets: names of the columns to be predicted.
         covariates: names of the columns that are known at all times.
-        rows: targets and covariates as floats, by time, in order.
+        rows: targets and covariates as floats, by time, in order; of categories the numbers of levels.
+        known: categories and calendar among the inputs.
+        missing_values: numbers that mark a missing target.
     """
 
     timeline: Timeline
     targets: list[Name]
     covariates: list[Name]
     rows: pd.DataFrame
+    known: KnownInputs = field(default_factory=KnownInputs)
+    missing_values: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, frame: pd.DataFrame, roles: Roles, duplicates: str, zone: str | None) -> Record:
+    def of(
+        cls,
+        frame: pd.DataFrame,
+        roles: Roles,
+        duplicates: str = "refuse",
+        zone: str | None = None,
+        missing_values: Any = None,
+        calendar: Any = None,
+        holidays: str | None = None,
+    ) -> Record:
         """The record of a user's frame; see ``DeepLFMForecaster.fit`` for the arguments."""
         times, where = roles.times(frame)
         stamps = read_stamps(times, where, zone=zone).rename(roles.time)
@@ -47,12 +62,19 @@ class Record:
             raise InputError(
                 f"zone: {zone!r} given, but {where} holds {kind_of(stamps)}s. Leave zone out."
             )
-        rows = in_order(roles.values(frame, stamps), frame, duplicates)
+        known = KnownInputs.of(frame, roles.covariates, stamps, calendar, holidays)
+        missing = check_missing_values(missing_values)
+        values = roles.values(frame, stamps, known, missing)
+        rows = in_order(values, frame, duplicates, known.levels)
         check_enough(rows, roles.targets)
         _warn_of_constants(rows[roles.targets])
-        timeline = Timeline.of(rows.index, roles.time)
-        timeline = replace(timeline, date_order=date_order_of(times, where))
-        return cls(timeline, roles.targets, roles.covariates, rows)
+        timeline = replace(
+            Timeline.of(rows.index, roles.time),
+            date_order=date_order_of(times, where),
+            columns=roles.time_columns,
+            **_own_index(times, stamps),
+        )
+        return cls(timeline, roles.targets, roles.covariates, rows, known, missing)
 
     @property
     def observed(self) -> pd.DataFrame:
@@ -61,8 +83,16 @@ class Record:
 
     def read(self, frame: pd.DataFrame, with_targets: bool = True) -> pd.DataFrame:
         """Targets and covariates of another frame by time, in the order of its rows."""
-        roles = Roles(self.timeline.name, self.targets, self.covariates)
-        return roles.values(frame, self.timeline.read(*roles.times(frame)), with_targets)
+        stamps = self.times_of(frame)
+        return self._roles.values(frame, stamps, self.known, self.missing_values, with_targets)
+
+    def times_of(self, frame: pd.DataFrame) -> pd.Index:
+        """Times of the rows of another frame."""
+        return self.timeline.read(*self._roles.times(as_frame(frame, "frame")))
+
+    @property
+    def _roles(self) -> Roles:
+        return Roles(self.timeline.name, self.targets, self.covariates, self.timeline.columns)
 
     def unseen(self, values: pd.DataFrame) -> pd.DataFrame:
         """Rows from :meth:`read` that have values missing from the record, and only these values."""
@@ -133,8 +163,8 @@ class Record:
 
     def inputs(self, values: pd.DataFrame) -> Float64[ndarray, "N P"]:
         """Inputs of a model: the time as a number, and the covariates."""
-        covariates = values[self.covariates].to_numpy(dtype=np.float64)
-        return np.column_stack([self.timeline.numbers(values.index), covariates])
+        others = self.known.columns(values, self.covariates)
+        return np.column_stack([self.timeline.numbers(values.index), others])
 
     def inputs_at(
         self, index: pd.Index, covariates: pd.DataFrame | None
@@ -161,13 +191,39 @@ class Record:
         return both[~both.index.duplicated()].sort_index()
 
 
-def in_order(values: pd.DataFrame, frame: pd.DataFrame, duplicates: str) -> pd.DataFrame:
+def _own_index(times: Any, stamps: pd.Index) -> dict[str, Any]:
+    """Frequency, periods and layout of the times that a user gave."""
+    if not isinstance(stamps, pd.DatetimeIndex):
+        return {}
+    is_period = isinstance(times.dtype, pd.PeriodDtype)
+    frequency = times.dtype.freq if is_period else getattr(times, "freq", None)
+    if frequency is not None and (is_period or frequency.n > 0):
+        name = pd.PeriodIndex([], freq=frequency).freqstr if is_period else frequency.freqstr
+        return {"frequency": name, "is_period": is_period}
+    return {"layout": layout_of(times, stamps)}
+
+
+def check_missing_values(values: Any) -> tuple[float, ...]:
+    """Numbers that mark a missing value, as a user gave one or several."""
+    given = [] if values is None else [values] if np.ndim(values) == 0 else list(values)
+    try:
+        return tuple(float(value) for value in given)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"missing_values: {values!r} found. Give numbers, such as [-200, -999]."
+        ) from error
+
+
+def in_order(
+    values: pd.DataFrame, frame: pd.DataFrame, duplicates: str, categories: Collection[Name] = ()
+) -> pd.DataFrame:
     """Rows in the order of their times, which are unique.
 
     Args:
         values: rows by their times.
         frame: the same rows as the user gave them, for messages.
         duplicates: "refuse" rows of one time, or take their "mean".
+        categories: columns of which the first value is taken, since they have no mean.
     """
     if duplicates not in ("refuse", "mean"):
         raise ConfigError(f"duplicates: {duplicates!r} found. Choose 'refuse' or 'mean'.")
@@ -175,7 +231,8 @@ def in_order(values: pd.DataFrame, frame: pd.DataFrame, duplicates: str) -> pd.D
     if not is_twice.any():
         return values.sort_index(kind="stable")
     if duplicates == "mean":
-        return values.groupby(level=0).mean()
+        how = {name: "first" if name in categories else "mean" for name in values.columns}
+        return values.groupby(level=0).agg(how)
     name = _series_label(values.index, frame)
     if name is not None:
         raise InputError(

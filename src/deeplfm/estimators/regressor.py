@@ -15,8 +15,8 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
-from deeplfm.errors import ConfigError, InputError
-from deeplfm.estimators.arrays import Arrays, check_inputs, check_targets
+from deeplfm.errors import ConfigError
+from deeplfm.estimators.arrays import Arrays, check_inputs, check_targets, check_vector
 from deeplfm.estimators.by_evidence import (
     FEWEST_TO_CHALLENGE,
     challenge,
@@ -73,18 +73,14 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         """Fit to inputs and targets; NaN in y marks a missing target.
 
         Args:
-            X: times (a vector, or one column) or a table of inputs. Memory-mapped arrays stay on disk:
-                memory does not grow with their rows.
+            X: times (a vector in increasing order, or one column) or a table of inputs. Memory-mapped
+                arrays stay on disk: memory does not grow with their rows.
             y: one or several targets for each row.
             sample_weight: how many rows each one stands for, in training and in scores.
         """
         _check_feature_names(self, X, reset=True)
         arrays = Arrays.of(X, y, sample_weight).merged()
-        if self.is_series is False and np.asarray(X).ndim == 1:
-            raise InputError(
-                "X: a vector found, which are times, but is_series=False asks for a table. Reshape "
-                "your data: X.reshape(-1, 1) is a table of one column."
-            )
+        check_vector(X, self.is_series)
         self.n_features_in_ = arrays.x.shape[1]
         self.is_series_ = self.n_features_in_ == 1 if self.is_series is None else self.is_series
         self.labels_ = Labels.of(y, arrays.y.shape[1])

@@ -13,6 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from deeplfm.estimators.known_inputs import KnownInputs
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.targets import Labels
 from deeplfm.estimators.timeline import Timeline
@@ -65,7 +66,11 @@ def describe(regressor: DeepLFMRegressor) -> Contents:
         "selection": asdict(regressor.fit_result_),
     }
     scaling = vars(regressor.scaling_)
-    tensors = {f"scaling.{name}": torch.as_tensor(value) for name, value in scaling.items()}
+    tensors = {
+        f"scaling.{name}": torch.as_tensor(value)
+        for name, value in scaling.items()
+        if value is not None
+    }
     state = model.state_dict().items()
     tensors |= {f"model.{name}": value for name, value in state if not name.endswith(_DERIVED)}
     return description, tensors
@@ -141,6 +146,8 @@ def describe_forecaster(forecaster: DeepLFMForecaster) -> Contents:
         "timeline": forecaster.timeline_.to_dict(),
         "targets": forecaster.targets_,
         "covariates": forecaster.covariates_,
+        "inputs": forecaster.inputs_.to_dict(),
+        "missing_values": list(forecaster.missing_values_),
         "regressor": regressor,
     }
     tensors = {f"regressor.{name}": tensor for name, tensor in parts.items()}
@@ -163,6 +170,8 @@ def rebuild_forecaster(
         forecaster.timeline_ = Timeline.from_dict(description["timeline"])
         forecaster.targets_ = list(description["targets"])
         forecaster.covariates_ = list(description["covariates"])
+        forecaster.inputs_ = KnownInputs.from_dict(description.get("inputs", {}))
+        forecaster.missing_values_ = tuple(description.get("missing_values", ()))
         forecaster.training_ = pd.DataFrame(
             tensors["training.values"].numpy(),
             index=forecaster.timeline_.from_ticks(tensors["training.times"]),
@@ -187,14 +196,15 @@ def _scaling(tensors: dict[str, Tensor], n_outputs: int) -> Scaling:
     """The scaling of some tensors, whose shapes, dtypes and signs are checked."""
     n_inputs = len(tensors["x_shift"])
     for field in fields(Scaling):
+        if field.name == "bounds" and field.name not in tensors:
+            continue
         tensor = tensors[field.name]
         size = n_inputs if field.name.startswith("x") else n_outputs
+        shape = (2, size) if field.name == "bounds" else (size,)
         dtype = torch.bool if field.name == "is_log" else torch.float64
-        if tensor.shape != (size,) or tensor.dtype != dtype:
+        if tensor.shape != shape or tensor.dtype != dtype:
             found = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
-            raise ValueError(
-                f"scaling.{field.name} is {found}, expected {dtype} of shape {(size,)}"
-            )
+            raise ValueError(f"scaling.{field.name} is {found}, expected {dtype} of shape {shape}")
         if field.name.endswith("_scale") and not bool((tensor > 0).all()):
             raise ValueError(f"scaling.{field.name} must be positive")
     return Scaling(**{name: tensor.numpy() for name, tensor in tensors.items()})

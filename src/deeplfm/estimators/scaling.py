@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from deeplfm.errors import InputError
+from deeplfm.predictive.clipped import Clipped
 from deeplfm.predictive.log_normal import Exponential
 from deeplfm.predictive.mixture import Predictive
 
@@ -27,6 +28,7 @@ class Scaling:
 
     Series have their time mapped to [0, 1] over the training rows, as in the paper; their covariates
     and the columns of a table are standardised. Outputs are standardised over their known values.
+    ``bounds`` are the floor and the cap of each output in the user's units, if there are any.
     """
 
     x_shift: Array
@@ -34,6 +36,7 @@ class Scaling:
     y_shift: Array
     y_scale: Array
     is_log: NDArray[np.bool_]
+    bounds: Array | None = None  # 2 D
 
     @classmethod
     def of(cls, x: Array, y: Array, is_series: bool) -> Scaling:
@@ -81,10 +84,13 @@ class Scaling:
     def predictive(self, posterior: Predictive) -> Predictive:
         """A prediction in the user's units."""
         shift, scale = torch.as_tensor(self.y_shift), torch.as_tensor(self.y_scale)
-        rescaled = Rescaled(posterior, shift, scale)
-        if not self.is_log.any():
-            return rescaled
-        return Exponential(rescaled, torch.as_tensor(self.is_log))
+        result: Predictive = Rescaled(posterior, shift, scale)
+        if self.is_log.any():
+            result = Exponential(result, torch.as_tensor(self.is_log))
+        if self.bounds is None:
+            return result
+        floor, cap = torch.as_tensor(self.bounds)
+        return Clipped(result, floor, cap)
 
     def log_jacobian(self, y: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         """Log density in the model's units minus the log density in the user's, at these outputs."""

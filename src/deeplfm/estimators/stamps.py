@@ -40,6 +40,7 @@ _DATE = re.compile(
     r"(?P<time>[ T]\d{1,2}:\d{2}(?P<seconds>:\d{2}(?P<fraction>\.\d+)?)?)?"
 )
 _CALENDAR = (1800_01_01, 2199_12_31)  # dates as numbers
+_QUARTER = r"\d{4}[- ]?Q[1-4]"
 _NO_DURATION = r"\d\.\d+\.\d|\d,\d"
 
 
@@ -86,6 +87,8 @@ def read_stamps(
             f"(first: row {missing.argmax()}). Remove these rows, or fill in their times."
         )
     found = infer_dtype(series, skipna=True)
+    if found == "period":
+        return _timestamps(series.dt.to_timestamp(), where, zone)
     if found == "string":
         return _from_text(series.astype(object).str.strip(), where, kind, zone, date_order)
     if found not in _KINDS:
@@ -204,6 +207,9 @@ def _from_text(
     date_order: DateOrder | None,
 ) -> pd.Index:
     kinds, row = [kind] if kind else list(EXAMPLES), 0
+    if "timestamp" in kinds and texts.str.fullmatch(_QUARTER).all():
+        quarters = pd.PeriodIndex(texts.str.replace("[- ]", "", regex=True), freq="Q")
+        return _timestamps(pd.Series(quarters.to_timestamp()), where, zone)
     for candidate in kinds:
         if _attempt(texts.head(1), candidate).isna().all():  # spares the others a slow attempt
             continue

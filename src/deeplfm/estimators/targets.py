@@ -25,6 +25,7 @@ _EMPTY = 0.7  # of the way from the median to an outlier has no other values
 _FLAT = (
     0.1  # of the interquartile range: most steps between outliers are smaller, if they are constant
 )
+_FEWEST_REPEATS, _FEWEST_OTHERS = 3, 10  # of a sentinel value; different values beside it
 
 _FAR_FROM_TRAINING, _FARTHEST = 1e3, 1e100  # standard deviations of the training rows
 
@@ -149,9 +150,37 @@ def find_outliers(values: Float64[ndarray, " N"]) -> Outliers | None:
     return Outliers(len(far), segments, *spans)
 
 
+def find_sentinel(values: Float64[ndarray, " N"]) -> float | None:
+    """A number that marks missing values, at any share of them; ``None`` if there is none.
+
+    It is the lowest or highest value, repeats exactly, and is further from the others than they are
+    from each other; or the only negative number, and whole. A last segment of equal values does not
+    count: it may be a new level.
+    """
+    known = values[~np.isnan(values)]
+    if len(known) < _FEWEST:
+        return None
+    for edge in (float(known.min()), float(known.max())):
+        is_edge = known == edge
+        others = np.unique(known[~is_edge])
+        if is_edge.sum() < _FEWEST_REPEATS or len(others) < _FEWEST_OTHERS:
+            continue
+        if is_edge[np.argmax(is_edge) :].all():
+            continue
+        distance = float(np.abs(others - edge).min())
+        is_code = edge < 0 <= others[0] and edge.is_integer()
+        if is_code or distance > np.ptp(others):
+            return edge
+    return None
+
+
 def warn_of_outliers(values: Float64[ndarray, "N D"], names: Sequence[str]) -> None:
     """Warn of values in a series that are better marked as missing."""
     for name, column in zip(names, values.T, strict=True):
+        sentinel = find_sentinel(column)
+        if sentinel is not None:
+            _warn_of_sentinel(name, column, sentinel)
+            continue
         found = find_outliers(column)
         if found is None:
             continue
@@ -191,6 +220,20 @@ def check_new_values(chunks: Iterable[Chunk], scaling: Scaling, names: Sequence[
                 OutlierWarning,
                 stacklevel=3,
             )
+
+
+def _warn_of_sentinel(name: str, column: Float64[ndarray, " N"], sentinel: float) -> None:
+    known = column[~np.isnan(column)]
+    others = known[known != sentinel]
+    n_equal = len(known) - len(others)
+    warnings.warn(
+        f"{name}: {n_equal} of {len(known)} values ({100 * n_equal / len(known):.2g} %) are "
+        f"{sentinel:g}, far from all others ({_words((others.min(), others.max()))}). "
+        "The model will follow them. If they mark missing values, give "
+        f"missing_values={sentinel:g} or replace them by NaN: gaps are filled.",
+        OutlierWarning,
+        stacklevel=4,
+    )
 
 
 def _words(span: tuple[float, float]) -> str:

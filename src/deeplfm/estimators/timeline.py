@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from deeplfm.errors import InputError
+from deeplfm.estimators.layouts import write_layout
 from deeplfm.estimators.stamps import EXAMPLES, DateOrder, Kind, kind_of, read_stamps
+from deeplfm.estimators.year_columns import join_year_columns, split_year_columns
 
 Calendar = Literal["days", "weekdays", "months", "month ends"]
 
@@ -107,6 +109,10 @@ class Timeline:
         resolution: of timestamps and durations: "s", "ms", "us" or "ns".
         origin: what counts as 0: ticks of the resolution since 1970, or a number.
         date_order: in which dates such as 01/02/2024 were written; ``None`` where there were none.
+        frequency: of the user's index, as pandas names it; ``None`` where it has none.
+        is_period: the user's times are periods, which are read as their first instants.
+        layout: in which texts of timestamps were written; ``None`` where there were none.
+        columns: the columns of a year and its parts from which times were joined.
 
     >>> days = Timeline.of(pd.date_range("2024-03-28", periods=3, tz="Europe/Berlin"), "day")
     >>> days.numbers(days.read("2024-04-01"))
@@ -125,6 +131,10 @@ class Timeline:
     resolution: str | None = None
     origin: int = 0
     date_order: DateOrder | None = None
+    frequency: str | None = None
+    is_period: bool = False
+    layout: str | None = None
+    columns: tuple[str | int, ...] = ()
 
     @classmethod
     def of(cls, index: pd.Index, name: str | int | None = None) -> Timeline:
@@ -159,6 +169,43 @@ class Timeline:
                 "fitted on timestamps without one. Take the zone off with tz_localize(None)."
             )
         return index.rename(self.name)
+
+    def shown(self, index: pd.Index) -> pd.Index:
+        """Times as the user's own index has them: periods, or timestamps with their frequency."""
+        if self.frequency is None or not isinstance(index, pd.DatetimeIndex):
+            return index
+        if self.is_period:
+            return index.tz_localize(None).to_period(self.frequency)
+        try:
+            return pd.DatetimeIndex(index, freq=self.frequency)
+        except ValueError:  # times that leave some out
+            return index
+
+    def written(self, index: pd.Index) -> pd.DataFrame:
+        """Times as columns of texts or numbers, in the layout in which the user wrote them."""
+        name = "index" if self.name is None else self.name
+        if isinstance(index, pd.PeriodIndex):
+            index = index.to_timestamp()
+        if self.columns:
+            return pd.DataFrame(split_year_columns(index, self.columns))
+        if self.layout is not None:
+            return pd.DataFrame({name: write_layout(index, self.layout)})
+        return pd.DataFrame({name: index})
+
+    def texts(self, index: pd.Index) -> list[str]:
+        """Times as texts for messages, as the user wrote them."""
+        written = self.written(index)
+        if self.columns:
+            return join_year_columns(written, self.columns).tolist()
+        return [str(time) for time in written.iloc[:, 0]]
+
+    def text_of(self, number: float) -> str:
+        """A time of :meth:`numbers` as the user writes it."""
+        if self.kind == "number":
+            return f"time {number + self.origin:g}"
+        span = pd.Timedelta(seconds=number * _UNITS[self.unit])
+        origin = self._index(np.array([self.origin if self.kind == "timestamp" else 0]))
+        return self.texts((origin + span).round("s"))[0]
 
     def numbers(self, index: pd.Index) -> Float64[ndarray, " N"]:
         """Times as the model sees them: instants, so that changes of the clocks do not matter."""
@@ -271,7 +318,8 @@ class Timeline:
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Timeline:
         """The time axis that was described."""
-        return cls(**content | {"step": Step(**content["step"])})
+        columns = tuple(content.get("columns", ()))
+        return cls(**content | {"step": Step(**content["step"]), "columns": columns})
 
     def _index(self, ticks: NDArray[Any]) -> pd.Index:
         """Numbers as they are; timestamps from ticks since 1970 in UTC, durations from ticks."""
@@ -282,8 +330,19 @@ class Timeline:
         stamps = pd.DatetimeIndex(ticks.view(f"M8[{self.resolution}]"))
         return stamps if self.zone is None else stamps.tz_localize("UTC").tz_convert(self.zone)
 
+    def _by_frequency(self, last: pd.DatetimeIndex, count: int) -> pd.DatetimeIndex:
+        """``count`` times after the last one, by the frequency of the user's index."""
+        if self.is_period:
+            periods = last.tz_localize(None).to_period(self.frequency)
+            later = pd.period_range(periods[0] + 1, periods=count, freq=periods.freq)
+            return _localised(later.to_timestamp(), last)
+        later = pd.date_range(last[0], periods=count + 1, freq=self.frequency)
+        return later[later > last[0]][:count].as_unit(last.unit)
+
     def _continued(self, last: pd.Index, count: int, where: str) -> pd.Index:
         try:
+            if self.frequency is not None:
+                return self._by_frequency(last, count).rename(self.name)
             return self.step.after(last, count).rename(self.name)
         except (pd.errors.OutOfBoundsDatetime, OverflowError) as error:
             raise InputError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from deeplfm.errors import ConfigError
 from deeplfm.features.arc_cosine import ArcCosine, ArcCosine0, ArcCosine2
 from deeplfm.features.base import FeatureMap
@@ -10,6 +12,9 @@ from deeplfm.features.harmonic import HarmonicMap
 from deeplfm.features.ode1 import FirstOrder
 from deeplfm.features.ode2 import SecondOrder
 from deeplfm.features.response import Response
+
+if TYPE_CHECKING:
+    from deeplfm.features.response_kernel import ResponseKernel
 
 SYSTEMS: dict[str, type[FeatureMap]] = {
     "ode1": FirstOrder,
@@ -48,6 +53,15 @@ def register(system: str, features: type[FeatureMap]) -> None:
     SYSTEMS[system] = features
 
 
+def __getattr__(name: str) -> Any:
+    """The kernel imports GPyTorch, which takes a second, when it is first used."""
+    if name == "ResponseKernel":
+        from deeplfm.features.response_kernel import ResponseKernel
+
+        return ResponseKernel
+    raise AttributeError(f"module 'deeplfm.features' has no attribute {name!r}")
+
+
 __all__ = [
     "SYSTEMS",
     "ArcCosine",
@@ -58,6 +72,7 @@ __all__ = [
     "FirstOrder",
     "HarmonicMap",
     "Response",
+    "ResponseKernel",
     "SecondOrder",
     "feature_map",
     "register",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,15 @@ class Marks:
     size: float = 3.5
 
 
+class Picture(Figure):
+    """A figure that a notebook shows, whether or not pyplot is used there."""
+
+    def _repr_png_(self) -> bytes:
+        content = io.BytesIO()
+        self.savefig(content, format="png")
+        return content.getvalue()
+
+
 def line_style(index: int) -> dict[str, Any]:
     """Colour and dashes of the line of this number; both change, for prints in grey."""
     return {"color": COLOURS[index % len(COLOURS)], "linestyle": DASHES[index % len(DASHES)]}
@@ -83,7 +93,7 @@ def panels(
         width or _WIDTHS.get(n_columns, _WIDTHS[_MOST_COLUMNS]),
         0.8 + n_rows * height * (1.5 if n_rows == 1 else 1.0),
     )
-    figure = Figure(figsize=size, dpi=150, layout=ConstrainedLayoutEngine(h_pad=0.07, w_pad=0.07))
+    figure = Picture(figsize=size, dpi=150, layout=ConstrainedLayoutEngine(h_pad=0.07, w_pad=0.07))
     grid = figure.subplots(n_rows, n_columns, sharex=share_x, squeeze=False).ravel().tolist()
     for ax in grid[n_panels:]:
         ax.remove()

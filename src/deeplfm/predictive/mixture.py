@@ -15,6 +15,7 @@ from deeplfm.errors import InputError
 from deeplfm.randomness import generator_for
 
 _BISECTIONS = 60
+_MOST_SHOWN = 10  # rows in a notebook
 
 
 class Predictive:
@@ -44,6 +45,33 @@ class Predictive:
         self.component_noise = noise_variance.expand_as(mean)
         self.weight = weight if weight.dim() == 3 else weight[:, None]  # C #N D
         self._draw = draw
+
+    def __repr__(self) -> str:
+        n_rows, n_outputs = self.component_mean.shape[1:]
+        return f"{type(self).__name__}({n_rows} rows, {n_outputs} outputs)"
+
+    def _repr_html_(self) -> str:
+        """The first rows as a table, for notebooks."""
+        mean, std = self.mean[:_MOST_SHOWN], self.std()[:_MOST_SHOWN]
+        low, high = (end[:_MOST_SHOWN] for end in self.interval())
+        names = [f"output {d}: " if mean.shape[1] > 1 else "" for d in range(mean.shape[1])]
+        heads = ("mean", "standard deviation", "2.5 %", "97.5 %")
+        head = "".join(f"<th>{name}{item}</th>" for name in names for item in heads)
+        rows = [
+            "".join(
+                f"<td>{float(part[i, d]):.5g}</td>" for d in range(mean.shape[1]) for part in parts
+            )
+            for parts in [(mean, std, low, high)]
+            for i in range(len(mean))
+        ]
+        body = "".join(f"<tr><th>{i}</th>{row}</tr>" for i, row in enumerate(rows))
+        n_rows = self.component_mean.shape[1]
+        more = (
+            f"<p>{n_rows} rows; the first {len(rows)} are shown.</p>" if n_rows > len(rows) else ""
+        )
+        return (
+            f"<table><thead><tr><th>row</th>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        )
 
     @property
     def mean(self) -> Float[Tensor, "N D"]:

@@ -1,15 +1,14 @@
-"""Plotly charts; their colours are variables of the style sheet."""
+"""Charts as plain data, which ``chart.js`` draws; their colours are variables of the style sheet."""
 
 from __future__ import annotations
 
-import html
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 from jaxtyping import Float64
 from numpy import ndarray
 
@@ -20,11 +19,14 @@ from deeplfm.report.wording import digits_for
 
 Vector = Float64[ndarray, " n"]
 Points = tuple[pd.Index, Vector]
+Chart = dict[str, Any]
 
 MOST_POINTS = 20_000  # observations of one kind in one chart
 _MOST_MARKERS = 1500  # more are drawn as a line, which a browser draws faster
 _MOST_GAPS = 200
 _LEAST_POWER = 0.1  # per cent of the power of a frequency that is drawn
+_FEW = 50  # numbers that are written as they are
+_COARSE = 65534  # steps between the least and the largest of many numbers; one more marks NaN
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ def forecast_chart(
     prediction: Prediction,
     observed: Points,
     held_out: Points | None,
-) -> go.Figure:
+) -> Chart:
     """Mean, intervals and observations of one target, its gaps and the end of training.
 
     Args:
@@ -60,115 +62,81 @@ def forecast_chart(
     """
     clock, facts = window.clock, record.targets[target]
     mean, x = prediction.mean[:, target], clock.drawn(prediction.times)
-    ends = {
-        level: (prediction.low[level][:, target], prediction.high[level][:, target])
-        for level in LEVELS
-    }
-    figure = _time_figure(window)
-    for level in reversed(LEVELS):
-        figure.add_traces(_band(x, *ends[level], f"var(--band-{level})"))
-    figure.add_trace(_points(clock, observed, "observed", "circle", 5, facts.pause))
-    if held_out is not None:
-        figure.add_trace(_points(clock, held_out, "held out", "diamond", 5.5, facts.pause))
-    digits = digits_for(np.r_[observed[1], mean])
-    rows = "".join(
-        f"<br>{level} %: %{{customdata[{2 * i}]:.{digits}~g}} to "
-        f"%{{customdata[{2 * i + 1}]:.{digits}~g}}"
-        for i, level in enumerate(LEVELS)
-    )
-    figure.add_trace(
-        go.Scatter(
-            x=x,
-            y=mean,
-            customdata=np.stack([end for pair in ends.values() for end in pair], axis=1),
-            mode="lines",
-            name="prediction",
-            line={"color": "var(--mean)", "width": 1.8},
-            hovertemplate=f"prediction %{{y:.{digits}~g}}{rows}<extra></extra>",
+    layers = [
+        _band(
+            x,
+            prediction.low[level][:, target],
+            prediction.high[level][:, target],
+            f"--band-{level}",
+            f"{level} %",
         )
-    )
-    values = np.r_[observed[1], [] if held_out is None else held_out[1]]
+        for level in reversed(LEVELS)
+    ]
+    layers.append(_points(clock, observed, "observed", "circle", 4.5, facts.pause))
+    if held_out is not None:
+        layers.append(_points(clock, held_out, "held out", "square", 5, facts.pause))
+    layers.append(_line(x, mean, "--mean", "prediction"))
     longest = sorted(facts.gaps, key=lambda gap: gap[0] - gap[1])[:_MOST_GAPS]
-    shapes = [rectangle(window.range(gap), (0, 1), "var(--gap)") for gap in longest]
+    shapes = [{"x": window.range(gap), "fill": "--gap"} for gap in longest]
     if window.whole[1] > record.last:
         ahead = window.range((record.last, window.whole[1]))
-        shapes.append(rectangle(ahead, (0, 1), "var(--future)"))
+        shapes.append({"x": ahead, "fill": "--future"})
     shapes.append(_end_of_training(window, record.last))
-    figure.update_layout(shapes=shapes, yaxis_range=_value_range(values, mean))
-    return figure
+    return _over_time(window, layers, shapes, digits_for(np.r_[observed[1], mean]))
 
 
 def curve_chart(
     window: Window, times: pd.Index, mean: Vector, low: Vector, high: Vector, end: float
-) -> go.Figure:
+) -> Chart:
     """A curve over time with its band; ``end`` is the end of training."""
-    x, digits = window.clock.drawn(times), digits_for(mean)
-    figure = _time_figure(window)
-    figure.add_traces(_band(x, low, high, "var(--force-band)"))
-    band = f"%{{customdata[0]:.{digits}~g}} to %{{customdata[1]:.{digits}~g}}"
-    figure.add_trace(
-        go.Scatter(
-            x=x,
-            y=mean,
-            customdata=np.stack([low, high], axis=1),
-            mode="lines",
-            line={"color": "var(--force)", "width": 1.8},
-            hovertemplate=f"%{{y:.{digits}~g}}<br>{band}<extra></extra>",
-        )
-    )
-    figure.update_layout(
-        shapes=[_end_of_training(window, end)], xaxis={"nticks": 5, "tickangle": 0}
-    )
-    return figure
+    x = window.clock.drawn(times)
+    layers = [_band(x, low, high, "--force-band", "95 %"), _line(x, mean, "--force", "mean")]
+    chart = _over_time(window, layers, [_end_of_training(window, end)], digits_for(mean))
+    return chart | {"y": chart["y"] | {"hasWholeBands": True}}
 
 
-def pit_chart(pit: Vector) -> go.Figure:
+def pit_chart(pit: Vector) -> Chart:
     """Histogram of the predictive distribution function at the observations."""
     n_bins = 20 if len(pit) >= 400 else 10
     counts, edges = np.histogram(pit, bins=n_bins, range=(0, 1))
     chance = 1.96 * np.sqrt((n_bins - 1) / len(pit))
-    figure = blank_figure("PIT", "density")
-    figure.add_trace(
-        go.Bar(
-            x=(edges[:-1] + edges[1:]) / 2,
-            y=counts * n_bins / len(pit),
-            width=0.92 / n_bins,
-            marker={"color": "var(--mean)", "line": {"width": 0}},
-            customdata=np.stack([edges[:-1], edges[1:], counts], axis=1),
-            hovertemplate="%{customdata[0]:.2f} to %{customdata[1]:.2f}: "
-            "%{customdata[2]} observations<extra></extra>",
-        )
-    )
-    band = rectangle((0, 1), (max(0, 1 - chance), 1 + chance), "var(--chance)", yref="y")
-    figure.update_layout(
-        shapes=[band, line((0, 1), (1, 1))], xaxis_range=[0, 1], hovermode="closest"
-    )
-    return figure
+    bars = {
+        "kind": "bars",
+        "x": ((edges[:-1] + edges[1:]) / 2).tolist(),
+        "y": (counts * n_bins / len(pit)).tolist(),
+        "size": 0.92 / n_bins,
+        "colour": "--mean",
+        "name": "PIT",
+        "labels": [
+            f"{low:.2f} to {high:.2f}: {n} observations"
+            for low, high, n in zip(edges[:-1], edges[1:], counts, strict=True)
+        ],
+    }
+    shapes = [
+        {"x": [0, 1], "y": [max(0.0, 1 - chance), 1 + chance], "fill": "--chance"},
+        {"x": [0, 1], "y": [1, 1], "stroke": "--quiet"},
+    ]
+    y = {"title": "density", "kind": "number", "isFromZero": True}
+    return _chart({"title": "PIT", "kind": "number", "range": [0, 1]}, y, [bars], shapes)
 
 
-def coverage_chart(pit: Vector) -> go.Figure:
+def coverage_chart(pit: Vector) -> Chart:
     """Share of the observations inside the central interval of every level."""
     levels = np.linspace(0, 1, 101)
-    figure = blank_figure("level of the interval", "observations inside")
-    figure.add_trace(
-        go.Scatter(
-            x=levels,
-            y=(2 * np.abs(pit - 0.5)[:, None] <= levels).mean(0),
-            mode="lines",
-            line={"color": "var(--mean)", "width": 2},
-            hovertemplate="%{y:.0%} inside the %{x:.0%} interval<extra></extra>",
-        )
-    )
-    percent = {"tickformat": ".0%", "range": [0, 1.01], "dtick": 0.25}
-    figure.update_layout(
-        shapes=[line((0, 1), (0, 1))], xaxis=percent, yaxis=percent, hovermode="closest"
-    )
-    return figure
+    inside = (2 * np.abs(pit - 0.5)[:, None] <= levels).mean(0)
+    curve = _line(levels, inside, "--mean", "coverage", width=2.0) | {
+        "labels": [
+            f"{100 * share:.0f} % inside the {100 * level:.0f} % interval"
+            for level, share in zip(levels, inside, strict=True)
+        ]
+    }
+    diagonal = {"x": [0, 1], "y": [0, 1], "stroke": "--quiet"}
+    x = {"title": "level of the interval", "kind": "share", "range": [0, 1]}
+    y = {"title": "observations inside", "kind": "share", "range": [0, 1.01]}
+    return _chart(x, y, [curve], [diagonal])
 
 
-def spectrum_chart(
-    frequency: Vector, power: Vector, unit: str, periods: Sequence[str]
-) -> go.Figure:
+def spectrum_chart(frequency: Vector, power: Vector, unit: str, periods: Sequence[str]) -> Chart:
     """Share of the power at every frequency, one stem each.
 
     Args:
@@ -178,34 +146,25 @@ def spectrum_chart(
         periods: with their units, for the labels.
     """
     is_seen = power >= _LEAST_POWER
-    frequency, power = frequency[is_seen], power[is_seen]
-    blank = np.full(len(frequency), np.nan)
-    figure = blank_figure(f"cycles per {unit}", "share of the power, %")
-    figure.add_trace(
-        go.Scatter(
-            x=np.stack([frequency, frequency, blank], axis=1).ravel(),
-            y=np.stack([np.zeros_like(power), power, blank], axis=1).ravel(),
-            mode="lines",
-            line={"color": "var(--mean)", "width": 1.5},
-            hoverinfo="skip",
-        )
-    )
-    figure.add_trace(
-        go.Scatter(
-            x=frequency,
-            y=power,
-            text=[literal(period) for period, shown in zip(periods, is_seen, strict=True) if shown],
-            mode="markers",
-            marker={"color": "var(--mean)", "size": 6},
-            hovertemplate="%{y:.2~g} % of the power<br>period %{text}<extra></extra>",
-        )
-    )
-    figure.update_layout(
-        hovermode="closest",
-        xaxis_range=[0, 1.1 * float(frequency.max())] if (frequency > 0).any() else None,
-        yaxis_rangemode="tozero",
-    )
-    return figure
+    order = np.argsort(frequency[is_seen], kind="stable")
+    frequency, power = frequency[is_seen][order], power[is_seen][order]
+    words = [period for period, shown in zip(periods, is_seen, strict=True) if shown]
+    stems = {
+        "kind": "stems",
+        "isStem": True,
+        "x": _numbers(frequency),
+        "y": _numbers(power),
+        "colour": "--mean",
+        "size": 1.5,
+        "name": "power",
+        "labels": [
+            f"{power[i]:.2g} % of the power\nperiod {words[j]}" for i, j in enumerate(order)
+        ],
+    }
+    end = 1.1 * float(frequency.max()) if (frequency > 0).any() else 1.0
+    x = {"title": f"cycles per {unit}", "kind": "number", "range": [0.0, end]}
+    y = {"title": "share of the power, %", "kind": "number", "isFromZero": True}
+    return _chart(x, y, [stems], [])
 
 
 def thin(points: Points, most: int = MOST_POINTS) -> Points:
@@ -222,81 +181,40 @@ def thin(points: Points, most: int = MOST_POINTS) -> Points:
     return times[chosen], values[chosen]
 
 
-def blank_figure(x_title: str, y_title: str) -> go.Figure:
-    """An empty figure in the style of the page."""
-    axis = {
-        **dict.fromkeys(("gridcolor", "zerolinecolor", "linecolor"), "var(--rule)"),
-        "automargin": True,
-        "ticklabeloverflow": "allow",
-        "title": {"font": {"size": 12}, "standoff": 8},
+def _over_time(window: Window, layers: list[Any], shapes: list[Any], digits: int) -> Chart:
+    clock = window.clock
+    x = {
+        "title": clock.title,
+        "kind": "time" if clock.kind == "timestamp" else "number",
+        "level": clock.resolution if clock.resolution in ("day", "minute") else "second",
+        "digits": clock.digits,
+        "range": window.range(window.first),
+        "canZoom": True,
     }
-    clear = "rgba(0,0,0,0)"
-    label = {"bgcolor": "var(--hover)", "bordercolor": "var(--rule)"}
-    figure = go.Figure(
-        layout={
-            "template": "none",
-            "paper_bgcolor": clear,
-            "plot_bgcolor": clear,
-            "font": {"family": "system-ui, sans-serif", "size": 12, "color": "var(--text)"},
-            "margin": {"l": 8, "r": 18, "t": 8, "b": 8},
-            "showlegend": False,
-            "xaxis": axis | {"showgrid": False, "zeroline": False},
-            "yaxis": axis,
-            "hoverlabel": label | {"font": {"color": "var(--text)", "size": 12}},
-            "modebar": {"bgcolor": clear, "color": "var(--quiet)", "activecolor": "var(--text)"},
-        }
-    )
-    figure.update_layout(xaxis_title_text=literal(x_title), yaxis_title_text=literal(y_title))
-    return figure
+    if clock.resolution == "hour":
+        x["level"] = "minute"
+    return _chart(x, {"title": "", "kind": "number", "digits": digits}, layers, shapes)
 
 
-def literal(text: str) -> str:
-    """Text of the user that a chart shows unchanged: neither markup nor placeholders."""
-    return html.escape(text).replace("%", "&#37;").replace("$", "&#36;")
+def _chart(x: Chart, y: Chart, layers: list[Any], shapes: list[Any]) -> Chart:
+    has_labels = any("labels" in layer for layer in layers)
+    return {"x": x, "y": y, "layers": layers, "shapes": shapes, "hasLabels": has_labels}
 
 
-def rectangle(
-    x: Sequence[Any], y: tuple[float, float], colour: str, yref: str = "paper"
-) -> dict[str, Any]:
-    """A shaded rectangle behind the data."""
-    place = {"x0": x[0], "x1": x[1], "y0": y[0], "y1": y[1], "yref": yref}
-    fill = {"fillcolor": colour, "line": {"width": 0}, "layer": "below"}
-    return {"type": "rect", **place, **fill}
+def _band(x: Vector, low: Vector, high: Vector, colour: str, name: str) -> Chart:
+    ends = {"x": _times(x), "low": _numbers(low), "high": _numbers(high)}
+    return {"kind": "band", **ends, "colour": colour, "name": name}
 
 
-def line(x: tuple[Any, Any], y: tuple[float, float], dash: str = "dot") -> dict[str, Any]:
-    """A line of reference."""
-    place = {"x0": x[0], "x1": x[1], "y0": y[0], "y1": y[1]}
-    return {"type": "line", **place, "line": {"color": "var(--quiet)", "width": 1.2, "dash": dash}}
-
-
-def _time_figure(window: Window) -> go.Figure:
-    figure = blank_figure(window.clock.title, "")
-    figure.update_layout(
-        hovermode="x unified",
-        margin_l=48,  # wide enough for nearly all labels, so that charts are aligned
-        xaxis={
-            "type": "date" if window.clock.kind == "timestamp" else "linear",
-            "range": window.range(window.first),
-            "hoverformat": window.clock.pattern,
-        },
-    )
-    return figure
-
-
-def _band(x: Any, low: Vector, high: Vector, colour: str) -> list[go.Scatter]:
-    edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
-    return [
-        go.Scatter(x=x, y=low, **edge),
-        go.Scatter(x=x, y=high, fill="tonexty", fillcolor=colour, **edge),
-    ]
+def _line(x: Vector, y: Vector, colour: str, name: str, width: float = 1.8) -> Chart:
+    place = {"x": _times(x), "y": _numbers(y)}
+    return {"kind": "line", **place, "colour": colour, "name": name, "width": width}
 
 
 def _points(
     clock: Clock, points: Points, name: str, symbol: str, size: float, pause: float
-) -> go.Scatter:
+) -> Chart:
     times, values = thin(points)
-    colour = f"var(--{name.replace(' ', '-')})"
     is_line = len(values) > _MOST_MARKERS
     if is_line:  # broken at gaps; thinning leaves out a few rows at most
         numbers = clock.numbers(times)
@@ -304,27 +222,35 @@ def _points(
         breaks = np.flatnonzero(steps > max(pause, 4 * float(np.median(steps)))) + 1
         times = clock.times(np.insert(numbers, breaks, numbers[breaks]))
         values = np.insert(values, breaks, np.nan)
-    return go.Scatter(
-        x=clock.drawn(times),
-        y=values,
-        name=name,
-        mode="lines" if is_line else "markers",
-        opacity=0.65 if is_line else 0.85,
-        marker={"color": colour, "size": size, "symbol": symbol},
-        line={"color": colour, "width": 1},
-        connectgaps=False,
-        hovertemplate=f"{name} %{{y:.{digits_for(points[1])}~g}}<extra></extra>",
-    )
+    place = {"x": _times(clock.drawn(times)), "y": _numbers(values)}
+    look = {"kind": "line", "width": 1} if is_line else {"kind": "points", "size": size}
+    colour = f"--{name.replace(' ', '-')}"
+    return {**place, **look, "symbol": symbol, "colour": colour, "opacity": 0.8, "name": name}
 
 
-def _end_of_training(window: Window, end: float) -> dict[str, Any]:
-    (x, _) = window.range((end, end))
-    return line((x, x), (0, 1), "dash") | {"yref": "paper"}
+def _end_of_training(window: Window, end: float) -> Chart:
+    return {"x": window.range((end, end)), "stroke": "--quiet"}
 
 
-def _value_range(values: Vector, mean: Vector) -> list[float]:
-    """All observations, as much again for the mean, and some room for intervals."""
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    room = (high - low) or abs(high) or 1.0
-    low, high = max(low - room, min(low, mean.min())), min(high + room, max(high, mean.max()))
-    return [low - 0.35 * room, high + 0.35 * room]
+def _times(values: Vector) -> Any:
+    """Positions on an axis: an even grid, or all their bits."""
+    if len(values) <= _FEW:
+        return values.tolist()
+    step = (values[-1] - values[0]) / (len(values) - 1)
+    grid = values[0] + step * np.arange(len(values))
+    if step > 0 and np.abs(grid - values).max() < 1e-3 * step:
+        return {"start": float(values[0]), "step": float(step), "n": len(values)}
+    return {"exact": base64.b64encode(values.astype("<f8").tobytes()).decode()}
+
+
+def _numbers(values: Vector) -> Any:
+    """Values, if they are many in 16 bits, which no screen can distinguish; ``None`` is NaN."""
+    known = values[np.isfinite(values)]
+    if len(values) <= _FEW or not len(known):
+        return [float(f"{value:.6g}") if np.isfinite(value) else None for value in values.tolist()]
+    low, high = float(known.min()), float(known.max())
+    steps = np.full(len(values), _COARSE + 1)
+    share = (values - low) / ((high - low) or 1.0)
+    steps[np.isfinite(values)] = np.rint(_COARSE * share[np.isfinite(values)])
+    coarse = base64.b64encode(steps.astype("<u2").tobytes()).decode()
+    return {"coarse": coarse, "min": low, "max": high}

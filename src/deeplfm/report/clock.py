@@ -12,7 +12,16 @@ from numpy import ndarray
 
 from deeplfm.report.wording import amount, digits_for
 
-_SECONDS = {"day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0, "millisecond": 1e-3}
+_YEAR = 365.2425 * 86400.0
+_SECONDS = {
+    "year": _YEAR,
+    "month": _YEAR / 12,
+    "day": 86400.0,
+    "hour": 3600.0,
+    "minute": 60.0,
+    "second": 1.0,
+    "millisecond": 1e-3,
+}
 _PATTERNS = {"day": "%Y-%m-%d", "hour": "%Y-%m-%d %H:%M", "minute": "%Y-%m-%d %H:%M"}
 
 
@@ -120,7 +129,10 @@ class Clock:
     def length(self, number: float) -> str:
         """A span of time with the largest unit not longer than it."""
         unit, size = self.unit_of(number)
-        value = amount(number / size, 4 if self.kind == "number" else 3)
+        share = number / size
+        if unit == "year" and abs(share - round(share)) < 0.005:  # years have 365 or 366 days
+            share = round(share)
+        value = amount(share, 4 if self.kind == "number" else 3)
         if value != "1":
             unit = unit.replace("unit", "units") if self.kind == "number" else f"{unit}s"
         return f"{value} {unit}"
@@ -142,7 +154,7 @@ class Clock:
             return self.unit_of(period)
         return next(
             ((unit, size) for unit, size in reversed(_SECONDS.items()) if size >= 0.9 * period),
-            ("day", _SECONDS["day"]),
+            ("year", _YEAR),
         )
 
     def _local(self, times: pd.Index) -> pd.DatetimeIndex:
@@ -155,4 +167,8 @@ def _second() -> pd.Timedelta:
 
 
 def _unit_of(seconds: float) -> str:
-    return next((unit for unit, size in _SECONDS.items() if abs(seconds) >= size), "millisecond")
+    """The largest unit not longer than a span; months are for two of them or more."""
+    for unit, size in _SECONDS.items():
+        if abs(seconds) >= (2 if unit == "month" else 0.99 if unit == "year" else 1) * size:
+            return unit
+    return "millisecond"

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from jinja2 import Environment, StrictUndefined
-from plotly.offline import get_plotlyjs
 from sklearn.utils.validation import check_is_fitted
 
 import deeplfm
 from deeplfm.errors import InputError
-from deeplfm.estimators.columns import SUFFIXES, Name
+from deeplfm.estimators.columns import Name
+from deeplfm.estimators.predictions import SUFFIXES
 from deeplfm.inspection.kind import kind_of
 from deeplfm.io.files import versions, write_whole
 from deeplfm.report import tables
@@ -61,6 +61,7 @@ def write_report(
     check_is_fitted(forecaster)
     if forecast is not None:
         _check_forecast(forecast, forecaster.targets_)
+        forecast = forecast.set_axis(forecaster.timeline_.read(forecast.index), axis=0)
     text = _render(gather(forecaster, forecast, evaluation), forecaster, forecast, title)
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
@@ -87,9 +88,9 @@ def _render(
 ) -> str:
     """The page as text; the template escapes text of the user."""
     home = files("deeplfm.report")
-    style, script, template = (
+    style, chart_script, page_script, template = (
         (home / name).read_text(encoding="utf-8")
-        for name in ("style.css", "page.js", "template.html")
+        for name in ("style.css", "chart.js", "page.js", "template.html")
     )
     targets = [target.name for target in content.record.targets]
     what = "Fit" if forecast is None else "Forecast"
@@ -110,8 +111,10 @@ def _render(
         notes=_notes(content, forecaster, forecast),
         buttons=_buttons(panels, forecast is not None or evaluation is not None),
         forecasts=panels.forecasts(),
-        forecast_table=forecast is not None
-        and tables.forecast_table(forecast, forecaster.targets_, content.clock),
+        forecast_tables=[
+            tables.forecast_table(forecast, name, content.clock)
+            for name in (forecaster.targets_ if forecast is not None else ())
+        ],
         cautions=cautions(content),
         data_summary=_data_summary(content),
         target_table=tables.target_table(content.record, content.clock),
@@ -134,8 +137,7 @@ def _render(
         version=deeplfm.__version__,
         made_on=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         style=style,
-        script=script,
-        plotly=get_plotlyjs(),
+        script=f"{chart_script}\n{page_script}",
     )
 
 

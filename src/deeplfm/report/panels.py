@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from itertools import count as numbered
 from typing import TYPE_CHECKING
 
 import numpy as np
-import plotly.graph_objects as go
 
 from deeplfm.errors import ConfigError
 from deeplfm.report import charts
@@ -139,7 +139,7 @@ class Panels:
             return [], ""
         content, times = self.content, self.content.prediction.times
         try:
-            curves = forecaster.regressor_.forces(forecaster.timeline_.numbers(times)[:, None])
+            curves = forecaster.forces(times)
         except ConfigError:  # no differential equation in time
             return [], ""
         panels = [
@@ -196,7 +196,7 @@ class Panels:
 
     def _panel(
         self,
-        figure: go.Figure,
+        figure: charts.Chart,
         heading: str,
         description: str,
         caption: str = "",
@@ -205,7 +205,7 @@ class Panels:
     ) -> Panel:
         is_over_time = size == "tall" if is_over_time is None else is_over_time
         # "<" could end the script element that holds the figure
-        text = figure.to_json().replace("<", "\\u003c")
+        text = json.dumps(figure, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
         return Panel(
             f"figure-{next(self._number)}", heading, description, caption, text, size, is_over_time
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,12 +37,14 @@ class Table:
         columns: headers.
         rows: cells.
         words: numbers of the columns that hold text and may wrap.
+        is_narrow: its columns fit on a phone side by side.
     """
 
     caption: str
     columns: list[str]
     rows: list[list[str]]
     words: set[int] = field(default_factory=set)
+    is_narrow: bool = False
 
 
 def target_table(record: Record, clock: Clock) -> Table:
@@ -96,11 +98,13 @@ def selection_table(selection: Selection, targets: list[str]) -> Table | None:
     rows = []
     for name, scores in sorted(selection.held_out_mnll.items(), key=lambda item: sum(item[1])):
         weights = selection.weight.get(name, [0.0] * len(scores))
-        cells = zip(scores, weights, strict=True)
-        rows.append([name, *(f"{amount(score, 2)} ({percent(weight)})" for score, weight in cells)])
+        shifts = selection.log_jacobian or [0.0] * len(scores)
+        shifted = [score + shift for score, shift in zip(scores, shifts, strict=True)]
+        cells = zip(shifted, weights, strict=True)
+        rows.append([name, *(f"{amount(score, 3)} ({percent(weight)})" for score, weight in cells)])
     return Table(
-        "Candidates: MNLL on the last part of the data, which was held out (lower is better; targets "
-        "standardised), and weight in the forecast.",
+        "Candidates: MNLL on the last part of the data, which was held out (lower is better; for targets "
+        "in their own units), and weight in the forecast.",
         ["candidate", *targets],
         rows,
     )
@@ -118,20 +122,17 @@ def peak_table(peaks: Mapping[str, list[Peak]], clock: Clock) -> Table | None:
     return Table(caption, ["target", "periods"], rows, words={1}) if rows else None
 
 
-def forecast_table(forecast: pd.DataFrame, targets: Sequence[Name], clock: Clock) -> Table:
-    """The forecast in numbers: all rows, or at most 100 evenly chosen ones."""
+def forecast_table(forecast: pd.DataFrame, target: Name, clock: Clock) -> Table:
+    """The forecast of one target in numbers: all rows, or at most 100 evenly chosen ones."""
     stride = max(1, math.ceil(len(forecast) / _MOST_FORECAST_ROWS))
     shown = forecast.iloc[::stride]
-    columns: list[list[str]] = []
-    headers: list[str] = []
-    for name in targets:
-        parts = {name: f"{name}", f"{name}_low": f"{name} low", f"{name}_high": f"{name} high"}
-        together = aligned(shown[[*parts]].to_numpy(np.float64).ravel())
-        columns += [together[part::3] for part in range(3)]
-        headers += parts.values()
-    rows = [[clock.text(time), *cells] for time, *cells in zip(shown.index, *columns, strict=True)]
+    parts = [target, f"{target}_low", f"{target}_high"]
+    cells = aligned(shown[parts].to_numpy(np.float64).ravel())
+    times = [clock.text(time) for time in shown.index]
+    rows = [[time, *cells[3 * i : 3 * i + 3]] for i, time in enumerate(times)]
     which = "" if stride == 1 else f" One row in {stride} of {count(len(forecast))}."
-    return Table(f"Mean and interval of the forecast.{which}", [clock.title, *headers], rows)
+    caption = f"Mean and interval of the forecast of {target}.{which}"
+    return Table(caption, [clock.title, "mean", "low", "high"], rows, is_narrow=True)
 
 
 def settings_table(settings: Mapping[str, Any]) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 from jaxtyping import Float64
@@ -30,8 +31,19 @@ def digits_for(values: Float64[ndarray, " n"], finest: float | None = None) -> i
 
 
 def amount(value: float, digits: int = 4) -> str:
-    """A number with few digits; a dash if it is not finite."""
-    return f"{value:.{digits}g}".replace("-", "−") if math.isfinite(value) else "–"
+    """A number with few significant digits; a dash if it is not finite.
+
+    >>> amount(15302.4, 3), amount(0.00012345, 3), amount(-2.0)
+    ('15\u202f300', '0.000123', '−2')
+    """
+    if not math.isfinite(value):
+        return "–"
+    text = f"{value:.{digits}g}"
+    if 1e-5 <= abs(value) < 1e9:
+        whole, point, rest = format(Decimal(text), "f").partition(".")
+        whole = f"{int(whole):,}".replace(",", "\u202f") if abs(value) >= 1e4 else whole
+        text = f"{whole}{point}{rest}"
+    return text.replace("-", "−")
 
 
 def count(value: int) -> str:

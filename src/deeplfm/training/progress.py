@@ -1,4 +1,4 @@
-"""A progress bar that shows loss, speed and time left; only on a terminal by default."""
+"""A progress bar that shows loss, speed and time left; by default on a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -36,6 +36,15 @@ class _Bar:
         self._bar.update(self._task, completed=step, total=n_steps, loss=text)
 
 
+def in_notebook() -> bool:
+    """Whether the code runs in a notebook, which shows HTML."""
+    if "IPython" not in sys.modules:
+        return False
+    from IPython import get_ipython
+
+    return hasattr(get_ipython(), "kernel")
+
+
 @contextmanager
 def no_bars() -> Iterator[None]:
     """Show no bars inside: a parent process shows one for all workers."""
@@ -50,11 +59,21 @@ def no_bars() -> Iterator[None]:
 def progress_bar(
     label: str, enabled: bool | None = None, unit: str = "steps"
 ) -> Iterator[Progress]:
-    """A bar on standard error; by default only if that is a terminal."""
+    """A bar on standard error, or below the cell of a notebook; by default only if there is one."""
+    is_notebook = in_notebook()
     if enabled is None:
-        enabled = sys.stderr.isatty()
+        enabled = is_notebook or sys.stderr.isatty()
     if not (enabled and _is_enabled.get()):
         yield Silent()
+        return
+    if is_notebook:
+        from deeplfm.training.notebook import NotebookBar
+
+        notebook_bar = NotebookBar(label, unit)
+        try:
+            yield notebook_bar
+        finally:
+            notebook_bar.close()
         return
     from rich.console import Console
     from rich.progress import (

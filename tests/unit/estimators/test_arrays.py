@@ -26,7 +26,7 @@ def table() -> tuple[np.ndarray, np.ndarray]:
 
 def series() -> tuple[np.ndarray, np.ndarray]:
     time = np.random.default_rng(0).permutation(N_ROWS) / 10
-    return time, np.sin(3 * time)
+    return time[:, None], np.sin(3 * time)
 
 
 def on_disk(array: np.ndarray, path: Path) -> np.ndarray:
@@ -119,7 +119,7 @@ def test_only_the_end_of_a_very_long_series_is_used_and_the_user_is_told(
     monkeypatch.setattr(module, "_LONGEST_IN_BATCHES", 150)
     time, values = series()
     first = (N_ROWS - n_used) / 10
-    recent = time >= first
+    recent = time[:, 0] >= first
     expected = quick(**options).fit(time[recent], values[recent])
     model = quick(**options)
     message = (

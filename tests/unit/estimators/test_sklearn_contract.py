@@ -23,8 +23,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from deeplfm import DeepLFMRegressor
 
 warnings.simplefilter("error", SkipTestWarning)
-table = DeepLFMRegressor(model="table", is_series=False, n_steps=1)
-print(len(check_estimator(table)))
+print(len(check_estimator(DeepLFMRegressor(model="auto", n_steps=1))))
 """
 
 
@@ -96,6 +95,11 @@ def test_a_vector_is_times_and_never_a_table() -> None:
     with pytest.raises(InputError, match=r"is_series=False asks for a table.*reshape\(-1, 1\)"):
         quick(is_series=False).fit(time, time)
     assert quick().fit(time, time).is_series_
+    mixed = time[::-1]
+    with pytest.raises(InputError, match=r"values do not increase .*is_series=True.*reshape"):
+        quick().fit(mixed, time)
+    assert quick(is_series=True).fit(mixed, time).is_series_
+    assert quick().fit(mixed[:, None], time).is_series_
     assert not quick(is_series=False).fit(time[:, None], time).is_series_
 
 

@@ -107,7 +107,6 @@ def test_offsets_of_texts_are_kept() -> None:
         ([True, False], "type bool.* are no times"),
         ([dt.time(10, 30)], "type time"),
         ([1j], "type complex"),
-        (pd.period_range("2024", periods=3, freq="M"), "type Period"),
         (pd.MultiIndex.from_product([[1], [2]]), "several levels"),
         ([], "no times found"),
         (np.zeros((3, 2)), "a ndarray found. Give one list of times"),

@@ -11,7 +11,13 @@ import pytest
 
 import deeplfm
 from deeplfm import DeepLFMForecaster, DeepLFMRegressor
-from deeplfm.estimators.targets import Labels, find_outliers
+from deeplfm.estimators.targets import (
+    Labels,
+    OutlierWarning,
+    find_outliers,
+    find_sentinel,
+    warn_of_outliers,
+)
 
 INDEX = pd.date_range("2024-01-01", periods=40, freq="h")
 TIME = pd.DataFrame({"hour": np.arange(40.0)}, index=INDEX)
@@ -240,3 +246,29 @@ def test_rare_values_of_a_table_are_not_spoken_of() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         DeepLFMRegressor(model="nearest-neighbour-gp").fit(x, y)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.2, 0.9])
+@pytest.mark.parametrize(
+    ("low", "high", "code"), [(2, 1479, -200.0), (-2, 45, -200.0), (60, 80, 0.0), (0, 1, 9999.0)]
+)
+def test_a_repeated_extreme_value_is_found_at_any_share(
+    share: float, low: float, high: float, code: float
+) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.uniform(low, high, 1000)
+    values[rng.random(1000) < share] = code
+    assert find_sentinel(values) == code
+    with pytest.warns(OutlierWarning, match=rf"are {code:g}, far from.*missing_values={code:g}"):
+        warn_of_outliers(values[:, None], ["co"])
+
+
+def test_zeros_of_counts_levels_and_saturation_are_no_sentinels() -> None:
+    rng = np.random.default_rng(0)
+    assert find_sentinel(rng.poisson(0.5, 500).astype(float)) is None
+    assert find_sentinel(np.minimum(rng.normal(size=500), 1.0)) is None
+    assert find_sentinel(np.repeat([0.0, 5.0], 50)) is None
+    assert find_sentinel(np.r_[rng.normal(size=200), np.full(50, 40.0)]) is None
+    closed = rng.uniform(3000, 9000, 700)
+    closed[::7] = 0
+    assert find_sentinel(closed) is None

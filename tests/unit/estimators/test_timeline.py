@@ -27,6 +27,21 @@ def same(found: pd.Index, expected: pd.Index) -> bool:
     return found.equals(expected) and found.dtype == expected.dtype and found.name == expected.name
 
 
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.date_range("2024-03-28", periods=5, tz="Europe/Berlin"),
+        pd.date_range("2024-03-28", periods=5, freq="h"),
+        pd.to_timedelta([0, 90, 180], unit="s"),
+        pd.Index([10, 20, 30]),
+    ],
+)
+def test_numbers_of_the_model_are_written_as_the_users_times(index: pd.Index) -> None:
+    line = Timeline.of(index)
+    text = line.text_of(float(line.numbers(index)[-1]))
+    assert text == (f"time {index[-1]}" if line.kind == "number" else str(index[-1]))
+
+
 def test_examples_run() -> None:
     assert doctest.testmod(module).failed == 0
 

@@ -62,7 +62,16 @@ def test_times_are_written_as_finely_as_they_differ(times: pd.Index, text: str) 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(86400, "1 day"), (5400, "1.5 hours"), (60, "1 minute"), (0.25, "250 milliseconds")],
+    [
+        (15_302 * 86400, "41.9 years"),
+        (365 * 86400, "1 year"),
+        (280 * 86400, "9.2 months"),
+        (40 * 86400, "40 days"),
+        (86400, "1 day"),
+        (5400, "1.5 hours"),
+        (60, "1 minute"),
+        (0.25, "250 milliseconds"),
+    ],
 )
 def test_spans_have_the_unit_people_use(seconds: float, text: str) -> None:
     assert Clock.of(HOURS).length(seconds) == text
@@ -70,7 +79,14 @@ def test_spans_have_the_unit_people_use(seconds: float, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("period", "unit"),
-    [(86390, "day"), (64800, "day"), (600, "hour"), (1e6, "day"), (0.8, "second")],
+    [
+        (86390, "day"),
+        (64800, "day"),
+        (600, "hour"),
+        (1e6, "month"),
+        (3.2e7, "year"),
+        (0.8, "second"),
+    ],
 )
 def test_rates_have_a_unit_in_which_the_period_fits(period: float, unit: str) -> None:
     assert Clock.of(HOURS).rate_unit(period)[0] == unit

@@ -19,6 +19,9 @@ def test_values_without_a_range_have_digits(values: list[float]) -> None:
 def test_numbers_are_written_for_people() -> None:
     assert amount(-0.5) == "−0.5"
     assert amount(np.nan) == "–"
+    assert amount(15302.4, 3) == "15\u202f300"
+    assert amount(300.123, 15) == "300.123"
+    assert amount(1e-7) == "1e−07"
     assert count(1234567) == "1\u202f234\u202f567"
     assert percent(0.946) == "95 %"
     assert percent(np.nan) == "–"

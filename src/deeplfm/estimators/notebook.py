@@ -1,0 +1,60 @@
+"""Fitted estimators as HTML, which notebooks show."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any
+
+from sklearn.utils import estimator_html_repr
+
+from deeplfm.inspection.kind import kind_of
+
+if TYPE_CHECKING:
+    from deeplfm.estimators.forecaster import DeepLFMForecaster
+    from deeplfm.estimators.regressor import DeepLFMRegressor
+
+_LEAST_WEIGHT = 0.005  # of a candidate that is shown
+
+
+def regressor_html(regressor: DeepLFMRegressor) -> str:
+    """The fitted model, and the parameters below it."""
+    if not hasattr(regressor, "model_"):
+        return str(estimator_html_repr(regressor))
+    inputs = "time" if regressor.is_series_ else "a table"
+    facts = {
+        "model": kind_of(regressor.model_, regressor.fit_result_),
+        "inputs": f"{inputs}, {regressor.n_features_in_} columns",
+        "targets": ", ".join(regressor.labels_.texts),
+    }
+    return _page(regressor, facts, regressor)
+
+
+def forecaster_html(forecaster: DeepLFMForecaster) -> str:
+    """The fitted model and its rows, and the parameters below them."""
+    if not hasattr(forecaster, "regressor_"):
+        return str(estimator_html_repr(forecaster))
+    training = forecaster.training_
+    first, last = forecaster.timeline_.texts(training.index[[0, -1]])
+    regressor = forecaster.regressor_
+    facts = {
+        "model": kind_of(regressor.model_, regressor.fit_result_),
+        "rows": f"{len(training)}, from {first} to {last}",
+        "targets": ", ".join(map(str, forecaster.targets_)),
+        "covariates": ", ".join(map(str, forecaster.covariates_)) or "none",
+    }
+    return _page(forecaster, facts, regressor)
+
+
+def _page(estimator: Any, facts: dict[str, str], regressor: DeepLFMRegressor) -> str:
+    """Facts, the candidates with a weight, and scikit-learn's table of the parameters."""
+    rows = "".join(
+        f'<tr><th style="text-align: left">{html.escape(name)}</th>'
+        f'<td style="text-align: left">{html.escape(text)}</td></tr>'
+        for name, text in facts.items()
+    )
+    weights = [f"{name}_weight" for name in regressor.labels_.texts]
+    table = regressor.selection_
+    shown = table[(table[weights] > _LEAST_WEIGHT).any(axis=1)].drop(columns="left_out")
+    found = shown.to_html(float_format="{:.3g}".format) if len(shown) > 1 else ""
+    title = f"<p><b>{type(estimator).__name__}</b>, fitted</p>"
+    return f"<div>{title}<table>{rows}</table>{found}{estimator_html_repr(estimator)}</div>"

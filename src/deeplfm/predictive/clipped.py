@@ -1,0 +1,116 @@
+"""Predictions of outputs that have a floor or a cap: probability beyond it counts at the bound."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from deeplfm.predictive.log_normal import Exponential
+from deeplfm.predictive.mixture import Predictive
+
+_NODES = 257  # of an integral over a tail
+
+
+class Clipped(Predictive):
+    """Distribution of min(max(Z, floor), cap), where Z follows another prediction.
+
+    This is a censored (Tobit) observation: all probability below the floor is at the floor, as of
+    rain, which is often exactly 0.
+
+    Args:
+        inner: prediction of Z.
+        floor: least value of each output; −∞ where there is none.
+        cap: largest value of each output; ∞ where there is none.
+    """
+
+    def __init__(
+        self, inner: Predictive, floor: Float[Tensor, " D"], cap: Float[Tensor, " D"]
+    ) -> None:
+        self._inner, self._floor, self._cap = inner, floor, cap
+        super().__init__(
+            inner.component_mean, inner.component_variance, inner.component_noise, inner.weight
+        )
+
+    @property
+    def mean(self) -> Float[Tensor, "N D"]:
+        """Expected value, in closed form; the clipped median of outputs modelled by logarithms."""
+        if isinstance(self._inner, Exponential):
+            return self._clip(self._inner.mean)
+        return self._average(self._moments(latent=False)[0])
+
+    def variance(self, latent: bool = False) -> Float[Tensor, "N D"]:
+        """Variance; of outputs modelled by logarithms an upper bound, that of Z."""
+        if isinstance(self._inner, Exponential):
+            return self._inner.variance(latent)
+        first, second = (self._average(moment) for moment in self._moments(latent))
+        return (second - first.square()).clamp_min(0)
+
+    def quantile(
+        self, levels: float | list[float] | Tensor, latent: bool = False
+    ) -> Float[Tensor, "*L N D"]:
+        """Quantiles: those of Z, clipped."""
+        return self._clip(self._inner.quantile(levels, latent))
+
+    def sample(
+        self, n_draws: int = 1, seed: int = 0, latent: bool = False
+    ) -> Float[Tensor, "S N D"]:
+        """Whole functions."""
+        return self._clip(self._inner.sample(n_draws, seed, latent))
+
+    def log_prob(self, target: ArrayLike | Tensor, latent: bool = False) -> Float[Tensor, "N D"]:
+        """Log density of each observation; at a bound the log probability of the bound."""
+        target = self._target(target)
+        density = self._inner.log_prob(target, latent)
+        below = self._inner.cdf(self._floor.expand_as(target), latent).log()
+        above = (1 - self._inner.cdf(self._cap.expand_as(target), latent)).log()
+        density = torch.where(target <= self._floor, below, density)
+        return torch.where(target >= self._cap, above, density)
+
+    def cdf(self, target: ArrayLike | Tensor, latent: bool = False) -> Float[Tensor, "N D"]:
+        """Probability of an observation at or below the target."""
+        target = self._target(target)
+        below = self._inner.cdf(target, latent)
+        below = torch.where(target < self._floor, 0.0, below)
+        return torch.where(target >= self._cap, 1.0, below)
+
+    def crps(self, target: ArrayLike | Tensor, latent: bool = False) -> Float[Tensor, "N D"]:
+        """Continuous ranked probability score: that of Z without its tails beyond the bounds."""
+        target = self._target(target)
+        low, high = self._inner.quantile([1e-9, 1 - 1e-9], latent)
+        score = self._inner.crps(target, latent)
+        for begin, end, is_below in ((low, self._floor, True), (self._cap, high, False)):
+            length = torch.where(torch.isfinite(begin - end), end - begin, 0.0).clamp_min(0)
+            begin = torch.where(length > 0, begin, target)
+            points = torch.linspace(0, 1, _NODES, dtype=target.dtype)
+            tail = []
+            for point in points:
+                below = self._inner.cdf(begin + point * length, latent)
+                tail.append((below if is_below else 1 - below).square())
+            score = score - length * torch.trapezoid(torch.stack(tail), points, dim=0)
+        return score
+
+    def _clip(self, values: Tensor) -> Tensor:
+        return values.clamp(self._floor, self._cap)
+
+    def _moments(self, latent: bool) -> tuple[Tensor, Tensor]:
+        """First and second moment of each clipped Gaussian component."""
+        mean, std = self.component_mean, self._spread(latent).sqrt()
+        floor, cap = self._floor.expand_as(mean), self._cap.expand_as(mean)
+        low, high = (floor - mean) / std, (cap - mean) / std
+        below, above = torch.special.ndtr(low), torch.special.ndtr(-high)
+        inside = (1 - below - above).clamp_min(0)
+        density = [torch.exp(-bound.square() / 2) / (2 * torch.pi) ** 0.5 for bound in (low, high)]
+        edges = [_finite(bound * size) for bound, size in zip((low, high), density, strict=True)]
+        slope = density[0] - density[1]  # E[z; inside] of a standard normal z
+        square = inside + edges[0] - edges[1]
+        floor, cap = _finite(floor), _finite(cap)
+        first = mean * inside + std * slope
+        second = mean.square() * inside + 2 * mean * std * slope + std.square() * square
+        first = first + floor * below + cap * above
+        return first, second + floor.square() * below + cap.square() * above
+
+
+def _finite(values: Tensor) -> Tensor:
+    return torch.where(torch.isfinite(values), values, 0.0)
