@@ -48,6 +48,6 @@ class Dlfm(NamedModel):
         """The first of the two sums that suits the rows."""
         clocks, deep = self.sums
         try:
-            return clocks.build(rows, context)
+            return clocks.build_features(rows, context)
         except UnsuitableError:
-            return deep.build(rows, context)
+            return deep.build_features(rows, context)
