@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from deeplfm.terms import BuildContext, LocalLevel, Sinusoids
-from deeplfm.terms.local_level import _INCREMENT, _LASTING
+from deeplfm.terms.local_level import INCREMENT, _LASTING
 from deeplfm.training import Rows
 
 TIME = torch.linspace(0, 1, 201, dtype=torch.float64)[:, None]
@@ -25,7 +25,7 @@ def test_a_level_has_the_increments_of_its_process(damped: bool) -> None:
         columns = torch.cat(list(model.output_layer.features(TIME, 1).whole()), dim=-1)
     columns = columns.reshape(-1, *columns.shape[-2:])[0]
     increment = columns[100:] - columns[100]
-    variance = increment.square().sum(-1).numpy() / _INCREMENT**2
+    variance = increment.square().sum(-1).numpy() / INCREMENT**2
     apart = (TIME[100:, 0] - TIME[100, 0]).numpy()
     expected = apart - apart**2 / 4
     if damped:

@@ -52,7 +52,7 @@ def toy() -> Experiment:
             "objective. Its frequencies lock on to those of the data or they do not; before they do, all "
             "seeds are near the published numbers, and the paper does not give the number of steps.",
             "DLFM continues the pulse by one hidden clock and lets its amplitude drift. The clock keeps "
-            "time here, so that a season without a hidden layer does as well: see the table on depth.",
+            "time here, and a season without a hidden layer is better: see the table on depth.",
         ),
         drawn=("GP", "DGP-EQ", "DLFM"),
     )
