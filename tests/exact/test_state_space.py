@@ -41,10 +41,10 @@ def dense_covariance(settings, parameters, x, other):
     total = np.full(apart.shape, 25.0)
     if settings.has_slope:
         total += value["slope"] ** 2 * np.outer(time - 0.5, later - 0.5)
-    if settings.has_walk:
+    if settings.has_level:
         typical = np.median(np.diff(np.unique(record(settings.n_inputs).x[:, 0])))
         common = np.minimum.outer(time, later) - (record(settings.n_inputs).x[0, 0] - 0.1)
-        total += value["walk"] ** 2 * 80 * (common + 1e-6 * typical)
+        total += value["level"] ** 2 * 80 * (common + 1e-6 * typical)
     if settings.has_reversion:
         total += value["reversion"] ** 2 * np.exp(-value["rate"] * 80 * np.abs(apart))
     for season in settings.seasons:
@@ -73,10 +73,10 @@ def dense_evidence(settings, parameters, known):
 CASES = [
     config(),
     config(2),
-    config(has_walk=False),
+    config(has_level=False),
     config(has_reversion=False, has_slope=False),
     config(seasons=()),
-    config(has_walk=False, has_reversion=False),
+    config(has_level=False, has_reversion=False),
 ]
 
 

@@ -18,13 +18,13 @@ EXAMPLES = (
 
 
 class Topic(StrEnum):
-    """What is compared."""
+    """Topics of a comparison."""
 
     FORECASTING = "forecasting"
 
 
 def benchmark(
-    topic: Annotated[Topic, typer.Argument(help="What to compare.")],
+    topic: Annotated[Topic, typer.Argument(help="Topic of the comparison.")],
     *,
     set_name: Annotated[
         str, option(None, "NAME", "Series: choose, report or public.", "--set")
@@ -48,7 +48,7 @@ def benchmark(
 ) -> None:
     """Forecast the end of public series with deeplfm and its peers; print scores and CPU seconds.
 
-    Peers are told the season; deeplfm is given timestamps. An interrupted run continues.
+    Peers are given the season, and deeplfm timestamps. An interrupted run continues.
     """
     from deeplfm.experiments.forecasting.page import markdown, overview
     from deeplfm.experiments.forecasting.runner import run_benchmark

@@ -1,7 +1,7 @@
 """Fits of sums in state-space form: parameters, logarithms and scores without a comparison of candidates.
 
 The evidence of all rows determines the parameters of each sum, and whether a positive target is modelled
-by its logarithm. It says little about which sum forecasts best far ahead, since it adds up predictions
+by its logarithm. It does not decide which sum forecasts best far ahead, since it adds up predictions
 of the next row. So several sums have equal weights.
 """
 

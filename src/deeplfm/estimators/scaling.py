@@ -70,7 +70,9 @@ class Scaling:
     @property
     def digest(self) -> str:
         """A short text that differs for different scalings."""
-        content = b"".join(value.tobytes() for value in vars(self).values())
+        content = b"".join(
+            np.asarray(value).tobytes() for value in vars(self).values() if value is not None
+        )
         return hashlib.sha256(content).hexdigest()[:12]
 
     def inputs(self, x: Array) -> Array:

@@ -21,7 +21,7 @@ from scipy.linalg.lapack import dtbtrs
 
 from deeplfm.statespace.parameters import Array, Processes
 
-_WALK_START = (
+_LEVEL_START = (
     1e-6  # variance of a random walk at the first time, over that of one step: the constant
 )
 # of the model is its level there, and a precision needs a variance
@@ -115,11 +115,11 @@ class Chain:
 
 def transitions(step: Array, processes: Processes) -> tuple[Array, Array, Array]:
     """Variance at the first time; for each step, the part of a value that is kept and what is gained."""
-    is_walk = processes.rate == 0
+    is_level = processes.rate == 0
     typical = float(np.median(step)) if len(step) else 1.0
-    start = np.where(is_walk, _WALK_START * typical, 1.0) * processes.variance
+    start = np.where(is_level, _LEVEL_START * typical, 1.0) * processes.variance
     reach = np.outer(step, processes.rate)
-    gained = np.where(is_walk, step[:, None], -np.expm1(-2 * reach)) * processes.variance
+    gained = np.where(is_level, step[:, None], -np.expm1(-2 * reach)) * processes.variance
     return start, np.exp(-reach), gained
 
 

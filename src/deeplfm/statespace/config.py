@@ -33,7 +33,7 @@ class StateSpaceConfig:
         step: typical time between rows, the unit of the parameters.
         span: time from the first to the last row.
         has_slope: a straight line.
-        has_walk: a random walk.
+        has_level: a random walk.
         has_reversion: an Ornstein–Uhlenbeck process, which reverts to zero.
         seasons: harmonics of each season.
         n_draws: draws of the parameters from their posterior, over which predictions are averaged.
@@ -44,7 +44,7 @@ class StateSpaceConfig:
     step: float
     span: float
     has_slope: bool = True
-    has_walk: bool = True
+    has_level: bool = True
     has_reversion: bool = True
     seasons: tuple[SeasonConfig, ...] = ()
     n_draws: int = 8

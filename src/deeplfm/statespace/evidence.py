@@ -42,7 +42,7 @@ class Evidence:
         by_variance, by_rate = self._by_process(solved, parameters)
         at = 0
         for name, has in (
-            ("walk", self._config.has_walk),
+            ("level", self._config.has_level),
             ("reversion", self._config.has_reversion),
         ):
             if has:

@@ -26,7 +26,7 @@ class Prior:
     Attributes:
         noise: standard deviation of the noise.
         slope: what the straight line adds from the first to the last row.
-        walk: standard deviation of one step of the random walk.
+        level: standard deviation of one step of the random walk.
         reversion: standard deviation of the Ornstein–Uhlenbeck process.
         rate: its rate of reversion, per step.
         season: standard deviation of a season.
@@ -38,7 +38,7 @@ class Prior:
 
     noise: tuple[float, float] = (0.22, 1.5)
     slope: tuple[float, float] = (0.4, 0.8)
-    walk: tuple[float, float] = (0.067, 1.2)
+    level: tuple[float, float] = (0.067, 1.2)
     reversion: tuple[float, float] = (0.15, 1.2)
     rate: tuple[float, float] = (0.4, 0.8)
     season: tuple[float, float] = (0.3, 1.5)
@@ -67,7 +67,7 @@ class Processes(NamedTuple):
     is_sine: NDArray[np.bool_]
 
     def observation(self, time: Array) -> Array:
-        """What one unit of each process adds to an observation, for each time."""
+        """The effect of one unit of each process on an observation, for each time."""
         angle = np.outer(time, self.frequency)
         return np.where(self.is_sine, np.sin(angle), np.cos(angle))
 
@@ -84,7 +84,7 @@ class Layout:
         config = self.config
         names = ["noise"]
         names += ["slope"] if config.has_slope else []
-        names += ["walk"] if config.has_walk else []
+        names += ["level"] if config.has_level else []
         names += ["reversion", "rate"] if config.has_reversion else []
         names += [f"season {season.name}" for season in config.seasons]
         names += ["power"] if config.seasons else []
@@ -113,8 +113,8 @@ class Layout:
         """The Markov processes in the model's units of time."""
         value, config = self.values(parameters), self.config
         rows: list[tuple[float, float, float, bool]] = []
-        if config.has_walk:
-            rows.append((0.0, value["walk"] ** 2 / config.step, 0.0, False))
+        if config.has_level:
+            rows.append((0.0, value["level"] ** 2 / config.step, 0.0, False))
         if config.has_reversion:
             rows.append((value["rate"] / config.step, value["reversion"] ** 2, 0.0, False))
         for number, season in enumerate(config.seasons):
@@ -161,7 +161,7 @@ def columns_of(config: StateSpaceConfig) -> dict[str, list[int]]:
     place = 1
     if config.has_slope:
         found["trend"], place = [place], place + 1
-    if config.has_walk or config.has_reversion:
+    if config.has_level or config.has_reversion:
         found["level"] = []
     for season in config.seasons:
         n_columns = 2 * len(season.orders)
@@ -177,7 +177,7 @@ def columns_of(config: StateSpaceConfig) -> dict[str, list[int]]:
 def processes_of(config: StateSpaceConfig) -> dict[str, list[int]]:
     """Markov processes of each component that has some."""
     found: dict[str, list[int]] = {}
-    place = config.has_walk + config.has_reversion
+    place = config.has_level + config.has_reversion
     if place:
         found["level"] = list(range(place))
     for season in config.seasons:

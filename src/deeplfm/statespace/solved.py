@@ -108,7 +108,7 @@ class Solved:
         )
 
     def _parts(self, component: str | None) -> tuple[Array, Array, list[int] | None]:
-        """What multiplies the weights, what the targets add, and the processes that count."""
+        """Factors of the weights, the part that the targets add, and the processes that count."""
         if self.chain is None:
             observed, which = np.zeros((len(self.design), 0)), None
         else:

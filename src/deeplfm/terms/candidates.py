@@ -20,7 +20,7 @@ STATE_SPACE: dict[str, Sum] = {
 }
 
 """Compared by default. Beyond the last row the first goes on at the last level, and the second returns to
-the trend; rows of the past say little about which of them is right, so that both have the same weight.
+the trend; past rows do not decide between them, so that both have the same weight.
 """
 
 _FEW = Sinusoids(8, bandwidth=2.0, learn_bandwidth=True)

@@ -51,7 +51,7 @@ def build_state_space(terms: Sequence[Term], rows: Rows, context: BuildContext) 
         step=step,
         span=span,
         has_slope=Trend in kinds,
-        has_walk=LocalLevel in kinds,
+        has_level=LocalLevel in kinds,
         has_reversion=MeanReversion in kinds,
     )
     model = StateSpaceLFM([replace(config, seasons=item) for item in seasons])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -34,7 +34,7 @@ class Sum:
     """
 
     terms: tuple[Term, ...]
-    uses_features: bool = False
+    uses_features: bool = field(default=False, compare=False)
     default_dtype: ClassVar[torch.dtype] = torch.float64
 
     def __add__(self, other: Term | Sum) -> Sum:

@@ -22,6 +22,7 @@ from deeplfm.terms import (
     Deep,
     Dlfm,
     LocalLevel,
+    MeanReversion,
     Paper,
     Season,
     SharedForces,
@@ -35,7 +36,7 @@ from deeplfm.terms import (
     parse,
     to_json,
 )
-from deeplfm.terms.candidates import SERIES
+from deeplfm.terms.candidates import CHALLENGERS, SERIES, STATE_SPACE
 from deeplfm.training import Rows
 
 TIME = torch.linspace(0, 1, 120, dtype=torch.float64)[:, None]
@@ -52,7 +53,7 @@ def rows(n_outputs: int = 2, n_covariates: int = 0) -> Rows:
 
 
 def names_of(model: Sum, data: Rows) -> list[str]:
-    built = model.build(data, BuildContext(n_steps=3))
+    built = model.build_features(data, BuildContext(n_steps=3))
     return [block.name for block in built.output_layer.blocks]
 
 
@@ -63,6 +64,7 @@ EVERY_TERM = [
     SharedSeason(7.5),
     Sinusoids(5, bandwidth=1.0, jitter=0.01, learn_bandwidth=True, system="eq"),
     LocalLevel(damped=True),
+    MeanReversion(),
     BroadBand(30),
     Covariates(10),
     SharedForces(2, 20),
@@ -154,7 +156,8 @@ def test_a_term_reads_what_earlier_terms_leave() -> None:
 @pytest.mark.parametrize("system", ["ode1", "eq"])
 def test_a_season_of_a_given_period_has_its_harmonics(system: str) -> None:
     context = BuildContext(time_scale=50.0)  # 50 of the user's units in the record
-    model = Sum((Season(50.0 * 2 * np.pi / RATE, system=system),)).build(rows(1), context)
+    term = Season(50.0 * 2 * np.pi / RATE, system=system)
+    model = Sum((term,)).build_features(rows(1), context)
     centers = model.output_layer.block("season").features.center[0, 0, 1:4]
     assert centers.tolist() == pytest.approx([RATE, 2 * RATE, 3 * RATE], rel=1e-9)
     with pytest.raises(ConfigError, match="a period must be positive, found -1"):
@@ -173,7 +176,9 @@ def test_terms_that_exclude_each_other_are_refused_by_name() -> None:
 def test_names_stand_for_declared_models() -> None:
     assert models_of("dlfm", is_series=True) == {"dlfm": Dlfm()}
     assert models_of("dlfm", is_series=False) == {"dlfm": Table()}
-    assert set(models_of("auto", is_series=True)) == set(SERIES)
+    assert set(models_of("auto", is_series=True)) == {*STATE_SPACE, *CHALLENGERS}
+    assert set(models_of("auto", is_series=True, effort="fast")) == set(STATE_SPACE)
+    assert models_of("auto", True, "thorough") == models_of("ensemble", True)
     assert not set(models_of("ensemble", is_series=True)) - {
         *SERIES,
         "autoregression",

@@ -16,11 +16,14 @@ from deeplfm.experiments.forecasting.models import forecast_of
 from deeplfm.experiments.forecasting.scores import score_forecast
 from deeplfm.experiments.forecasting.series import BenchmarkSeries
 
-Told = Callable[[BenchmarkSeries, str, dict[str, Any]], None]
+Listener = Callable[[BenchmarkSeries, str, dict[str, Any]], None]
 
 
 def run_benchmark(
-    series: Sequence[BenchmarkSeries], models: Sequence[str], file: Path, told: Told | None = None
+    series: Sequence[BenchmarkSeries],
+    models: Sequence[str],
+    file: Path,
+    on_record: Listener | None = None,
 ) -> pd.DataFrame:
     """Scores and CPU seconds of every model on every series, with one thread.
 
@@ -31,7 +34,7 @@ def run_benchmark(
         series: what to forecast.
         models: names from :mod:`deeplfm.experiments.forecasting.models`.
         file: of the records.
-        told: called with each new record.
+        on_record: called with each new record.
     """
     known = read_records(file)
     done = set(zip(known["series"], known["model"], strict=True)) if len(known) else set()
@@ -42,8 +45,8 @@ def run_benchmark(
                     record = _record(item, model)
                     with file.open("a") as stream:
                         stream.write(json.dumps(record) + "\n")
-                    if told:
-                        told(item, model, record)
+                    if on_record:
+                        on_record(item, model, record)
     return read_records(file)
 
 

@@ -26,7 +26,7 @@ class BenchmarkSeries:
     Attributes:
         name: its identifier.
         frequency: "hourly", "daily", "weekly", "monthly", "quarterly" or "yearly".
-        season: steps in one cycle, as a user would say.
+        season: steps in one cycle, as a user would give it.
         known: values to learn from; NaN where one is missing.
         later: values to forecast.
     """
