@@ -20,6 +20,7 @@ from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.parameters import Array, Layout, columns_of, design_of, processes_of
 
 _TICK = 1e-9  # of a step: times that are closer are the same
+_AT_ONCE = 16  # columns that are smoothed
 
 
 def distinct_times(config: StateSpaceConfig, times: Array) -> tuple[Array, NDArray[np.intp]]:
@@ -27,6 +28,16 @@ def distinct_times(config: StateSpaceConfig, times: Array) -> tuple[Array, NDArr
     tick = _TICK * config.step
     ticks, place = np.unique(np.rint((times - config.begin) / tick), return_inverse=True)
     return ticks * tick, place
+
+
+def _sums_at(place: NDArray[np.intp], n_places: int, values: Array) -> Array:
+    """Sums of the values of each place."""
+    total = np.zeros((n_places, *values.shape[1:]))
+    if len(place) > 1 and bool((np.diff(place) > 0).all()):
+        total[place] = values
+    else:
+        np.add.at(total, place, values)
+    return total
 
 
 class Known(NamedTuple):
@@ -70,7 +81,7 @@ class Solved:
         layout, noise = Layout(config), float(np.exp(parameters[0]))
         seen, asked = design_of(config, known.x), design_of(config, x)
         both = np.column_stack([known.y, seen])
-        weighted = known.weight[:, None] * both
+        weighted = both if (known.weight == 1).all() else known.weight[:, None] * both
         processes = layout.processes(parameters)
         chain, log_determinant, smooth = None, 0.0, np.zeros_like(both)
         states, there = np.zeros((len(x), 0, both.shape[1])), np.arange(len(x))
@@ -78,14 +89,14 @@ class Solved:
             time, place = distinct_times(config, np.concatenate([known.x[:, 0], x[:, 0]]))
             here, there = place[: len(known.y)], place[len(known.y) :]
             processes = processes._replace(variance=processes.variance / noise**2)
-            precision = np.zeros(len(time))
-            np.add.at(precision, here, known.weight)
-            chain = Chain(time, processes, precision)
-            totals = np.zeros((len(time), both.shape[1]))
-            np.add.at(totals, here, weighted)
-            found = chain.states(totals)
-            smooth = np.einsum("ns,nsc->nc", chain.observation, found)[here]
-            states, log_determinant = found[there], chain.log_determinant
+            chain = Chain(time, processes, _sums_at(here, len(time), known.weight))
+            states = np.empty((len(x), chain.n_processes, both.shape[1]))
+            for first in range(0, both.shape[1], _AT_ONCE):  # memory is bounded in long series
+                some = slice(first, first + _AT_ONCE)
+                found = chain.states(_sums_at(here, len(time), weighted[:, some]))
+                smooth[:, some] = np.einsum("ns,nsc->nc", chain.observation, found)[here]
+                states[:, :, some] = found[there]
+            log_determinant = chain.log_determinant
         total = weighted.T @ (both - smooth) / noise**2
         scale = np.sqrt(layout.column_variance(parameters))
         gram, moment, square = total[1:, 1:], total[1:, 0], float(total[0, 0])

@@ -22,7 +22,8 @@ from deeplfm.training import Rows
 _FEWEST_CYCLES = 1.5  # of a season in the record
 _FEWEST_TO_EVOLVE = 3.0  # cycles, from which on a season may change
 _MOST_HARMONICS, _MOST_EVOLVING = 12, 6  # of a given period; of the first season
-_MOST_TO_EVOLVE = 20_000  # rows: beyond, the memory for changing seasons is too large
+_N_DRAWS = 8  # of the parameters; many rows determine them
+_MOST_TO_EVOLVE = 5_000  # rows: beyond, seasons that change take too much time and memory
 _MOST_OTHERS, _NEAR = 2, 0.02  # frequencies of other outputs; how near to a multiple is a multiple
 _SIDEBANDS = 4  # harmonics of a season that differ from cycle to cycle of a longer one
 _MOST_LONG = 10  # harmonics of a longer season that is no multiple of a shorter one
@@ -53,6 +54,7 @@ def build_state_space(terms: Sequence[Term], rows: Rows, context: BuildContext) 
         has_slope=Trend in kinds,
         has_level=LocalLevel in kinds,
         has_reversion=MeanReversion in kinds,
+        n_draws=_N_DRAWS if len(rows) <= _MOST_TO_EVOLVE else 1,
     )
     model = StateSpaceLFM([replace(config, seasons=item) for item in seasons])
     model.set_train_data(rows.x, rows.y, rows.weight)

@@ -54,7 +54,8 @@ def losses(records: pd.DataFrame, model: str, n_rows: int = 10) -> pd.DataFrame:
 
 def markdown(records: pd.DataFrame, title: str) -> str:
     """The tables of one set of series as Markdown."""
-    models = [name for name in OURS if name in set(records["model"])]
+    present = set(records["model"])
+    models = [name for name in OURS if name in present] if present & set(PEERS) else []
     parts = [
         f"## {title}",
         "",
