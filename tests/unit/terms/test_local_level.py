@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from deeplfm.terms import BuildContext, LocalLevel, Sinusoids
-from deeplfm.terms.local_level import INCREMENT, _LASTING
+from deeplfm.terms.local_level import _LASTING, INCREMENT
 from deeplfm.training import Rows
 
 TIME = torch.linspace(0, 1, 201, dtype=torch.float64)[:, None]
