@@ -29,12 +29,13 @@ def score_forecast(series: BenchmarkSeries, quantiles: Array) -> dict[str, float
     unit = float(np.nanmean(np.abs(series.known[season:] - series.known[:-season])))
     low, tenth, median, ninth, high = ends
     beyond = np.maximum(low - later, 0) + np.maximum(later - high, 0)
+    size = np.abs(later) + np.abs(median)
     error = later - ends
     level = np.array(LEVELS)[:, None]
     pinball = np.maximum(level * error, (level - 1) * error)
     return {
         "mase": float(np.mean(np.abs(later - median))) / unit,
-        "smape": float(np.mean(2 * np.abs(later - median) / (np.abs(later) + np.abs(median)))),
+        "smape": float(np.mean(2 * np.abs(later - median) / np.where(size > 0, size, 1.0))),
         "msis": float(np.mean(high - low + 2 / 0.05 * beyond)) / unit,
         "crps": 2 * float(pinball.mean()) / unit,
         "coverage80": float(np.mean((later >= tenth) & (later <= ninth))),
