@@ -14,7 +14,7 @@ import pytest
 import deeplfm
 
 QUICK = ["--model", "sinusoids + broadband", "--n-steps", "3"]
-SETTINGS = {"model", "n_steps"} | {
+SETTINGS = {"model", "effort", "n_steps"} | {
     *("batch_size", "time_limit", "patience", "input_dependent_noise", "device", "dtype"),
     *("compile", "random_state", "n_jobs", "log_targets"),
 }
@@ -167,6 +167,7 @@ def test_quiet_says_nothing(place, call):
 @pytest.mark.filterwarnings("default")
 def test_a_time_limit_is_for_all_starts_and_what_it_left_out_is_told(place, call):
     options = ("-v", "-o", "new", "--jobs", "1", "--time-limit", "0", "--n-steps", "1000")
+    options = (*options, "--model", "ensemble")
     done = call("fit", "vitals.csv", *options)
     assert done.code == 0
     assert "warning: fit: --time-limit 0.0 left no time to try" in done.err

@@ -12,7 +12,7 @@ CELLS = [
     "import numpy as np, pandas as pd\nfrom deeplfm import DeepLFMForecaster\n"
     "days = pd.date_range('2024-01-01', periods=60)\n"
     "frame = pd.DataFrame({'load': 50 + 9 * np.sin(np.arange(60) * 2 * np.pi / 12)}, index=days)\n"
-    "model = DeepLFMForecaster('trend + season(12) + level', n_steps=5).fit(frame)",
+    "model = DeepLFMForecaster('trend + season(12) + broadband', n_steps=5).fit(frame)",
     "model.plot(12)",
     "model",
     "model.posterior(days[:12])",

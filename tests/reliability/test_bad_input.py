@@ -273,7 +273,7 @@ OUTPUTS = {
     ),
     "a file in place of the model": Case(
         ["fit", "data.csv", "-o", "data.csv", *QUICK],
-        ["--out", "data.csv is an existing file"],
+        ["--out", "data.csv is a file that the command reads"],
         table(),
     ),
     "existing model": Case(

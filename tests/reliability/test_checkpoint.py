@@ -26,7 +26,9 @@ RUNS: dict[str, dict[str, Any]] = {
     "plateau": {"model": "sinusoids + broadband", "n_steps": 12, "patience": 3},
     "batches": {"model": "sinusoids + broadband", "n_steps": 12, "batch_size": 20},
     "selection": {"model": {"a": "sinusoids + level", "b": "trend + level"}, "n_steps": 5},
-    "families": {"model": {"a": "autoregression", "b": "nearest-neighbour GP", "c": "trend"}},
+    "families": {
+        "model": {"a": "autoregression", "b": "nearest-neighbour GP", "c": "trend + broadband"}
+    },
 }
 
 

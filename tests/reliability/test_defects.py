@@ -1,4 +1,4 @@
-"""Defects that an attack found; each of these tests failed before."""
+"""Defects that an attack on model files, caches and inputs found."""
 
 from __future__ import annotations
 

@@ -133,9 +133,9 @@ def deeplfm_command(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; the entry point of the ``deeplfm`` script."""
-    interrupt_on_sigterm()
     try:
-        code = app(arguments, prog_name="deeplfm", standalone_mode=False)
+        with interrupt_on_sigterm():
+            code = app(arguments, prog_name="deeplfm", standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
         print_error("interrupted.")
         sys.exit(INTERRUPTED)

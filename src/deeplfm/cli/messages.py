@@ -57,11 +57,18 @@ def reported(debug: bool) -> Iterator[None]:
         raise typer.Exit(code) from None
 
 
-def interrupt_on_sigterm() -> None:
-    """Let SIGTERM end this program as Ctrl-C does, with what it cleans up."""
+@contextmanager
+def interrupt_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the work inside as Ctrl-C does, with what it cleans up."""
     is_main = threading.current_thread() is threading.main_thread()
-    if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+    is_set = is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if is_set:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if is_set:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def print_error(message: str, kind: str = "error") -> None:

@@ -202,7 +202,7 @@ class _Local:
         spread = self.spread[:count] + self.spread[count : 2 * count]
         n_used = float((1 - self.spread / shape.prior).sum())
         n_rows = len(self.residual)
-        n_free = max(n_rows - n_used / shape.row_worth, 0.5 * n_rows)
+        n_free = max(n_rows - n_used / shape.row_worth, 0.5 * n_rows, 1.0)
         noise = float(self.residual @ self.residual) / n_free
         slow = slice(2 * count + 2, None)
         level = (squares[slow] + self.spread[slow]) / shape.profile
@@ -222,7 +222,8 @@ def _near(series: Series, basis: list[Array], shape: Shape, weights: list[Array]
     phases = np.column_stack([columns @ part for columns, part in zip(basis, weights, strict=True)])
     angle = phases @ orders.T
     cosine, sine = np.cos(angle), np.sin(angle)
-    begin, span = float(time.min()), float(np.ptp(time)) or 1.0
+    begin, end = (float(time.min()), float(time.max())) if len(time) else (0.0, 1.0)
+    span = (end - begin) or 1.0
     slow = np.pi / span * np.outer(time - begin, np.arange(1, shape.n_slow + 1))
     design = np.column_stack([cosine, sine, np.ones_like(time), time, np.cos(slow), np.sin(slow)])
     prior = shape.prior

@@ -211,7 +211,7 @@ def test_beside_functions_of_time_it_wins_where_they_know_nothing() -> None:
 
 def test_forces_and_spectra_of_a_race_are_those_of_a_function_of_time(tmp_path) -> None:
     time = np.arange(100.0)
-    model = DeepLFMRegressor(n_steps=2, random_state=0, progress=False)
+    model = DeepLFMRegressor("ensemble", n_steps=2, random_state=0, progress=False)
     model.fit(time, logistic(100))
     assert "autoregression" in model.fit_result_.names
     in_time = set(model.fit_result_.names) - {"autoregression", "linear autoregression"}

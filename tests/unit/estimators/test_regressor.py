@@ -59,7 +59,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not() -> None:
 
 
 def test_the_ensemble_compares_its_candidates_and_reports() -> None:
-    model = DeepLFMRegressor(n_steps=2).fit(TIME, WAVE)
+    model = DeepLFMRegressor("ensemble", n_steps=2).fit(TIME, WAVE)
     tried = model.fit_result_.held_out_mnll.keys() | model.fit_result_.failed.keys()
     assert tried == {*SERIES, "autoregression", "linear autoregression"}
     assert sum(weight[0] for weight in model.fit_result_.weight.values()) == pytest.approx(1)
@@ -89,9 +89,9 @@ def test_a_table_is_learned() -> None:
 def test_weights_of_rows_count() -> None:
     double = np.r_[TIME, TIME], np.r_[WAVE, WAVE + 1]
     weight = np.r_[np.ones(90), np.full(90, 1e-9)]
-    model = quick().fit(*double, sample_weight=weight)
+    model = quick(is_series=True).fit(*double, sample_weight=weight)
     assert model.predict(TIME) == pytest.approx(WAVE, abs=0.25)
-    without = quick().fit(*double, sample_weight=np.r_[np.ones(90), np.zeros(90)])
+    without = quick(is_series=True).fit(*double, sample_weight=np.r_[np.ones(90), np.zeros(90)])
     assert np.array_equal(without.predict(TIME), quick().fit(TIME, WAVE).predict(TIME))
 
 
@@ -191,7 +191,7 @@ def test_the_order_of_the_rows_does_not_matter() -> None:
     for model in ("sinusoids + broadband", "deep + broadband", "composition"):
         straight, mixed = quick(model=model, n_steps=2), quick(model=model, n_steps=2)
         straight.fit(TIME, WAVE)
-        mixed.fit(TIME[order], WAVE[order])
+        mixed.set_params(is_series=True).fit(TIME[order], WAVE[order])
         assert np.array_equal(straight.predict(TIME), mixed.predict(TIME))
 
 
@@ -231,7 +231,7 @@ def test_a_time_limit_is_recorded_and_saved(tmp_path: Path) -> None:
 
 
 def test_a_race_without_time_says_what_it_has_not_tried(tmp_path: Path) -> None:
-    model = DeepLFMRegressor(time_limit=0.0, n_steps=1000, progress=False)
+    model = DeepLFMRegressor("ensemble", time_limit=0.0, n_steps=1000, progress=False)
     with pytest.warns(
         UserWarning,
         match=r"time_limit=0.0 left no time to try .*, linear autoregression\. Give more",

@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from deeplfm import DeepLFMRegressor
 
 warnings.simplefilter("error", SkipTestWarning)
-print(len(check_estimator(DeepLFMRegressor(model="auto", n_steps=1))))
+print(len(check_estimator(DeepLFMRegressor())))
 """
 
 

@@ -15,6 +15,7 @@ from deeplfm.inspection.components import components, member_moments
 from deeplfm.inspection.fitted import FittedModel
 from deeplfm.model import DeepLFM
 from deeplfm.selection.average import ModelAverage
+from deeplfm.statespace import StateSpaceLFM
 
 X = torch.linspace(0, 1, 40, dtype=torch.float64)[:, None]
 NEW = torch.linspace(0.2, 1.4, 17, dtype=torch.float64)[:, None]
@@ -257,7 +258,7 @@ def test_members_that_are_no_sum_of_terms_are_one_component_each(
     own = {
         name
         for name, member in zip(names, average.members, strict=True)
-        if type(member) is not DeepLFM
+        if not isinstance(member, DeepLFM | StateSpaceLFM)
     }
     for name, member in zip(names, average.members, strict=True):
         found = member_moments(member, name, x)

@@ -77,7 +77,7 @@ CASES: dict[str, tuple[dict[str, object], int]] = {
     "alone": ({"model": "sinusoids + broadband", "n_steps": ENDLESS}, 3),
     "paper": ({"model": "paper", "n_steps": ENDLESS}, 3),
     "refit": ({"model": "sinusoids + broadband", "n_steps": 5}, 7),
-    "ensemble": ({"n_steps": 2}, 3),
+    "ensemble": ({"model": "ensemble", "n_steps": 2}, 3),
     "twice": ({"model": "sinusoids + broadband", "n_steps": ENDLESS}, 3),
 }
 
