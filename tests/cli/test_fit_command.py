@@ -16,7 +16,7 @@ import deeplfm
 QUICK = ["--model", "sinusoids + broadband", "--n-steps", "3"]
 SETTINGS = {"model", "effort", "n_steps"} | {
     *("batch_size", "time_limit", "patience", "input_dependent_noise", "device", "dtype"),
-    *("compile", "random_state", "n_jobs", "log_targets"),
+    *("compile", "random_state", "n_jobs", "log_targets", "checkpoint"),
 }
 
 
@@ -51,8 +51,11 @@ def test_the_command_it_proposes_works(place, call):
 
 def test_the_model_is_that_of_the_library(place, call):
     assert call("fit", "vitals.csv", "-o", "new", *QUICK, "--seed", 3).code == 0
-    model = deeplfm.DeepLFMForecaster(model="sinusoids + broadband", n_steps=3, random_state=3)
-    model.fit(pd.read_csv("vitals.csv"), time="t", targets=["abp", "ecg"])
+    model = deeplfm.DeepLFMForecaster(
+        model="sinusoids + broadband", n_steps=3, random_state=3, n_jobs=-1
+    )
+    frame = pd.read_csv("vitals.csv", float_precision="round_trip")
+    model.fit(frame, time="t", targets=["abp", "ecg"])
     assert model.forecast(horizon=5).to_numpy().tobytes() == bits("new")
 
 

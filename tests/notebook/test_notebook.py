@@ -42,5 +42,5 @@ def test_a_notebook_shows_what_a_terminal_cannot(outputs: list[list[dict]]) -> N
         assert base64.b64decode(cell[0]["data"]["image/png"]).startswith(b"\x89PNG")
     assert "60, from 2024-01-01 00:00:00 to 2024-02-29 00:00:00" in html(model)
     assert "12 rows; the first 10 are shown" in html(posterior)
-    assert "trend + season(12) + level" in html(selection)
+    assert "trend + season(12) + broadband" in html(selection)
     assert "fitted</p>" not in html(unfitted) and "DeepLFMForecaster" in html(unfitted)

@@ -142,7 +142,7 @@ def track(series: Sequence[Series], cycles: Cycles, n_steps: int = _STEPS) -> Cy
         change = np.linalg.solve(hessian, gradient)
         changes = np.split(change, ends)
         longest = max(
-            float(np.abs(columns @ part).max())
+            float(np.abs(columns @ part).max(initial=0.0))
             for item in basis
             for columns, part in zip(item, changes, strict=True)
         )
