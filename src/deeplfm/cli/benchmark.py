@@ -50,7 +50,7 @@ def benchmark(
 
     Peers are given the season, and deeplfm timestamps. An interrupted run continues.
     """
-    from deeplfm.experiments.forecasting.page import markdown, overview
+    from deeplfm.experiments.forecasting.page import INTRODUCTION, markdown, overview
     from deeplfm.experiments.forecasting.runner import run_benchmark
     from deeplfm.experiments.forecasting.series import load_series
 
@@ -76,4 +76,4 @@ def benchmark(
     terminal.print(table(headers, rows, f"{len(series)} series of {set_name!r}"))
     terminal.print_json({"set": set_name, "scores": found.to_dict("index")})
     if document is not None:
-        document.write_text(markdown(records, f"Set {set_name!r}"))
+        document.write_text(f"{INTRODUCTION}\n" + markdown(records, f"Set {set_name!r}"))

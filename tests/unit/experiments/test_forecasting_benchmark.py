@@ -126,4 +126,4 @@ def test_the_command_prints_scores_and_writes_a_page(tmp_path, monkeypatch, caps
     assert scores["series"] == 1
     assert 0 <= scores["coverage_95"] <= 1
     assert (tmp_path / "benchmark.jsonl").exists()
-    assert (tmp_path / "page.md").read_text().startswith("## Set 'choose'")
+    assert "\n## Set 'choose'\n" in (tmp_path / "page.md").read_text()
