@@ -54,16 +54,21 @@ def losses(records: pd.DataFrame, model: str, n_rows: int = 10) -> pd.DataFrame:
 
 INTRODUCTION = """# Forecasts beside other libraries
 
-Made by `deeplfm benchmark forecasting --set report --document docs/benchmark.md`; `--set public` repeats it with series that install with a package
-(extra `benchmark`). 200 series of forecasting competitions (M4 hourly and weekly, NN5 daily, M3 monthly and quarterly) are forecast at the official
-horizons. All design was done on 200 others (`--set choose`).
+Made by `deeplfm benchmark forecasting --set report --document docs/benchmark.md`; `--set public`
+repeats it with series that install with a package (extra `benchmark`). 200 series of forecasting
+competitions (M4 hourly and weekly, NN5 daily, M3 monthly and quarterly) are forecast at the
+official horizons. All design was done on 200 others (`--set choose`).
 
-- Peers are those of statsforecast with the season given (24, 7, 52, 12, 4). deeplfm has timestamps, from which it knows the calendar: weeks of hourly
-  series too, which the peers are not given. Gaps of NN5 are filled for the peers by the same weekday of the weeks around them.
-- MASE and MSIS are in units of the mean absolute seasonal difference of the known values; CRPS, in the same units, is estimated from five quantiles.
-- Ratios are over the series that both models have. AutoARIMA was not run on weekly series, where a season of 52 takes minutes, nor on three hourly ones.
-- CPU seconds are those of one thread for fit and forecast, on a machine with other work. Forecasts of `effort="default"` are those of `effort="fast"` on such series: with timestamps
-  no other candidate is tried.
+- Peers are those of statsforecast with the season given (24, 7, 52, 12, 4). deeplfm has timestamps,
+  from which it knows the calendar: weeks of hourly series too, which the peers are not given. Gaps
+  of NN5 are filled for the peers by the same weekday of the weeks around them.
+- MASE and MSIS are in units of the mean absolute seasonal difference of the known values; CRPS, in
+  the same units, is estimated from five quantiles.
+- Ratios are over the series that both models have. AutoARIMA was not run on weekly series, where a
+  season of 52 takes minutes, nor on three hourly ones.
+- CPU seconds are those of one thread for fit and forecast, on a machine with other work. Forecasts
+  of `effort="default"` are those of `effort="fast"` on such series: with timestamps no other
+  candidate is tried.
 """
 
 
