@@ -115,7 +115,8 @@ class Roles:
                 continue
             values[name] = numbers_of(frame[name], f"column {name!r}")
             if name in self.targets and len(missing_values):
-                values[name][np.isin(values[name], missing_values)] = np.nan
+                is_missing = np.isin(values[name], missing_values)
+                values[name] = np.where(is_missing, np.nan, values[name])
         for name in self.covariates:
             check_complete(pd.Series(values[name], stamps), name)
         return pd.DataFrame(values, index=stamps, columns=names)
