@@ -21,7 +21,7 @@ class Prior:
     """Median, and standard deviation of the logarithm, of each parameter.
 
     Targets are standardised and time counts in steps. The values describe ordinary series of sales,
-    loads and counts: they were set by 100 monthly and quarterly series of competitions, and are wide.
+    loads and counts, and are wide. They were tried on 100 monthly and quarterly series of competitions.
 
     Attributes:
         noise: standard deviation of the noise.
