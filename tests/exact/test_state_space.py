@@ -19,13 +19,13 @@ def config(n_inputs=1, **options):
     )
 
 
-def record(n_inputs=1, n_rows=50):
+def record(n_inputs=1, n_rows=50, error=0.0):
     rng = np.random.default_rng(1)
     time = 0.1 + np.sort(rng.choice(80, n_rows, replace=False)) / 80  # with gaps
     time[7] = time[6]  # two rows of one time
     x = np.column_stack([time, *rng.normal(size=(n_inputs - 1, n_rows))])
     y = np.sin(FREQUENCY * time) + 0.2 * rng.normal(size=n_rows).cumsum()
-    return Known(x, y, rng.choice([1.0, 2.0], n_rows))
+    return Known(x, y, rng.choice([1.0, 2.0], n_rows), error * rng.chisquare(1, n_rows))
 
 
 def draw_parameters(settings):
@@ -45,6 +45,24 @@ def dense_covariance(settings, parameters, x, other):
         typical = np.median(np.diff(np.unique(record(settings.n_inputs).x[:, 0])))
         common = np.minimum.outer(time, later) - (record(settings.n_inputs).x[0, 0] - 0.1)
         total += value["level"] ** 2 * 80 * (common + 1e-6 * typical)
+    if (
+        settings.has_damped_level
+    ):  # ∫∫ of the covariance of the velocity, and of its level at the start
+        begin = record(settings.n_inputs).x[0, 0] - 0.1
+        rate, size = value["damping"] * 80, (value["velocity"] * 80) ** 2
+        typical = np.median(np.diff(np.unique(record(settings.n_inputs).x[:, 0])))
+        since, until = np.meshgrid(time - begin, later - begin, indexing="ij")
+        total += size * (
+            1e-6 * typical**2
+            + (
+                2 * rate * np.minimum(since, until)
+                - 1
+                + np.exp(-rate * since)
+                + np.exp(-rate * until)
+                - np.exp(-rate * np.abs(apart))
+            )
+            / rate**2
+        )
     if settings.has_reversion:
         total += value["reversion"] ** 2 * np.exp(-value["rate"] * 80 * np.abs(apart))
     for season in settings.seasons:
@@ -63,7 +81,7 @@ def dense_covariance(settings, parameters, x, other):
 
 
 def dense_evidence(settings, parameters, known):
-    noise = np.exp(2 * parameters[0]) / known.weight
+    noise = (np.exp(2 * parameters[0]) + known.error) / known.weight
     covariance = dense_covariance(settings, parameters, known.x, known.x) + np.diag(noise)
     log_determinant = np.linalg.slogdet(covariance)[1]
     square = known.y @ np.linalg.solve(covariance, known.y)
@@ -77,19 +95,24 @@ CASES = [
     config(has_reversion=False, has_slope=False),
     config(seasons=()),
     config(has_level=False, has_reversion=False),
+    config(has_damped_level=True),
+    config(2, has_level=False, has_reversion=False, has_damped_level=True),
+    config(seasons=(), has_level=False, has_reversion=False, has_damped_level=True),
 ]
 
 
 @pytest.mark.parametrize("settings", CASES)
-def test_evidence_is_that_of_a_dense_gaussian_process(settings):
-    known, parameters = record(settings.n_inputs), draw_parameters(settings)
+@pytest.mark.parametrize("error", [0.0, 0.1])
+def test_evidence_is_that_of_a_dense_gaussian_process(settings, error):
+    known, parameters = record(settings.n_inputs, error=error), draw_parameters(settings)
     value, _ = Evidence(settings, known)(parameters)
     assert value == pytest.approx(dense_evidence(settings, parameters, known), abs=1e-7)
 
 
 @pytest.mark.parametrize("settings", CASES)
-def test_gradient_is_that_of_finite_differences(settings):
-    known, parameters = record(settings.n_inputs), draw_parameters(settings)
+@pytest.mark.parametrize("error", [0.0, 0.1])
+def test_gradient_is_that_of_finite_differences(settings, error):
+    known, parameters = record(settings.n_inputs, error=error), draw_parameters(settings)
     _, gradient = Evidence(settings, known)(parameters)
     by_differences = [
         (
@@ -103,14 +126,15 @@ def test_gradient_is_that_of_finite_differences(settings):
 
 
 @pytest.mark.parametrize("settings", CASES)
-def test_prediction_is_that_of_a_dense_gaussian_process(settings):
-    known, parameters = record(settings.n_inputs), draw_parameters(settings)
+@pytest.mark.parametrize("error", [0.0, 0.1])
+def test_prediction_is_that_of_a_dense_gaussian_process(settings, error):
+    known, parameters = record(settings.n_inputs, error=error), draw_parameters(settings)
     rng = np.random.default_rng(3)
     time = np.concatenate([known.x[:3, 0], [0.513, 1.2, 1.1]])  # known times, a gap, after the end
     x = np.column_stack([time, *rng.normal(size=(settings.n_inputs - 1, 6))])
     mean, variance = Solved.of(settings, known, parameters, x).moments()
     covariance = dense_covariance(settings, parameters, known.x, known.x)
-    covariance += np.diag(np.exp(2 * parameters[0]) / known.weight)
+    covariance += np.diag((np.exp(2 * parameters[0]) + known.error) / known.weight)
     cross = dense_covariance(settings, parameters, x, known.x)
     own = np.diag(dense_covariance(settings, parameters, x, x))
     np.testing.assert_allclose(mean, cross @ np.linalg.solve(covariance, known.y), atol=1e-7)

@@ -1,6 +1,7 @@
 """Latent force models in state-space form: exact, and linear in the number of rows."""
 
-from deeplfm.statespace.config import SeasonConfig, StateSpaceConfig
+from deeplfm.statespace.config import PRIOR, Prior, SeasonConfig, StateSpaceConfig
 from deeplfm.statespace.model import StateSpaceLFM
+from deeplfm.statespace.shared import SharedForcesLFM
 
-__all__ = ["SeasonConfig", "StateSpaceConfig", "StateSpaceLFM"]
+__all__ = ["PRIOR", "Prior", "SeasonConfig", "SharedForcesLFM", "StateSpaceConfig", "StateSpaceLFM"]

@@ -7,6 +7,45 @@ from typing import Any, Self
 
 
 @dataclass(frozen=True)
+class Prior:
+    """Median, and standard deviation of the logarithm, of each parameter.
+
+    Targets are standardised and time counts in steps. The values describe ordinary series of sales,
+    loads and counts, and are wide. They were tried on 100 monthly and quarterly series of competitions.
+
+    Attributes:
+        noise: standard deviation of the noise.
+        slope: what the straight line adds from the first to the last row.
+        level: standard deviation of one step of the random walk.
+        velocity: standard deviation of what a damped level moves in one step.
+        damping: rate at which its velocity reverts to zero, per step.
+        reversion: standard deviation of the Ornstein–Uhlenbeck process.
+        rate: its rate of reversion, per step.
+        season: standard deviation of a season.
+        power: amplitudes of harmonics fall with this power of their order.
+        evolution: standard deviation of changes of a season, over that of the season.
+        forgetting: rate at which these changes are forgotten, per cycle of the season.
+        covariate: standard deviation of the effect of a standardised covariate.
+    """
+
+    noise: tuple[float, float] = (0.22, 1.5)
+    slope: tuple[float, float] = (0.4, 0.8)
+    level: tuple[float, float] = (0.067, 1.2)
+    velocity: tuple[float, float] = (0.02, 1.2)
+    damping: tuple[float, float] = (0.15, 0.8)
+    reversion: tuple[float, float] = (0.15, 1.2)
+    rate: tuple[float, float] = (0.4, 0.8)
+    season: tuple[float, float] = (0.3, 1.5)
+    power: tuple[float, float] = (1.0, 0.5)
+    evolution: tuple[float, float] = (0.3, 0.8)
+    forgetting: tuple[float, float] = (0.1, 1.0)
+    covariate: tuple[float, float] = (0.2, 1.5)
+
+
+PRIOR = Prior()
+
+
+@dataclass(frozen=True)
 class SeasonConfig:
     """Harmonics of one season.
 
@@ -34,9 +73,11 @@ class StateSpaceConfig:
         span: time from the first to the last row.
         has_slope: a straight line.
         has_level: a random walk.
+        has_damped_level: an integrated Ornstein–Uhlenbeck process.
         has_reversion: an Ornstein–Uhlenbeck process, which reverts to zero.
         seasons: harmonics of each season.
         n_draws: draws of the parameters from their posterior, over which predictions are averaged.
+        prior: of the parameters.
     """
 
     n_inputs: int
@@ -45,9 +86,11 @@ class StateSpaceConfig:
     span: float
     has_slope: bool = True
     has_level: bool = True
+    has_damped_level: bool = False
     has_reversion: bool = True
     seasons: tuple[SeasonConfig, ...] = ()
     n_draws: int = 8
+    prior: Prior = PRIOR
 
     def to_dict(self) -> dict[str, Any]:
         """The declaration as plain data."""
@@ -62,4 +105,5 @@ class StateSpaceConfig:
             )
             for item in data["seasons"]
         )
-        return cls(**data | {"seasons": seasons})
+        prior = Prior(**{name: tuple(pair) for name, pair in data.get("prior", {}).items()})
+        return cls(**data | {"seasons": seasons, "prior": prior})

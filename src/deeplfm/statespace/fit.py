@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -11,11 +12,13 @@ from scipy.stats import norm, qmc
 from deeplfm.errors import TrainingDivergedError
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.evidence import Evidence
-from deeplfm.statespace.parameters import Array
+from deeplfm.statespace.parameters import Array, Layout
 from deeplfm.statespace.solved import Known
+from deeplfm.training.interruption import stop_requested, time_left, within
 
-MOST_ROWS = 20_000  # whose evidence determines the parameters: the most recent
+MOST_ROWS = 5_000  # whose evidence determines the parameters: the most recent
 _STEPS, _REACH = 40, 5.0  # of the optimiser; standard deviations of the prior that it may go
+_TOLERANCE = 1e-6  # of the log posterior density, relative
 _APART = 0.02  # of logarithms, for the curvature
 _WORST = 1e10  # where no factor exists
 
@@ -37,38 +40,61 @@ class FittedOutput(NamedTuple):
 
 
 def fit_output(
-    config: StateSpaceConfig, known: Known, seed: int = 0, start: Array | None = None
+    config: StateSpaceConfig,
+    known: Known,
+    seed: int = 0,
+    start: Mapping[str, float] | None = None,
+    fallback: Array | None = None,
 ) -> FittedOutput:
     """Fit the parameters of one output.
+
+    When work is to end, the optimiser stops after its step, and the parameters so far have no spread.
 
     Args:
         config: what the model is made of.
         known: rows with a known target, in order of time.
         seed: of the draws.
-        start: parameters to start from; by default the medians of the prior.
+        start: logarithms of parameters to start from, by name; those of others are the prior medians.
+        fallback: parameters to take where no time is left to fit any.
     """
     posterior = _Posterior(config, Known(*(part[-MOST_ROWS:] for part in known)))
     mean, spread = posterior.prior
-    found = minimize(
-        posterior,
-        mean if start is None else start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=list(zip(mean - _REACH * spread, mean + _REACH * spread, strict=True)),
-        options={"maxiter": _STEPS, "ftol": 1e-7},
-    )
-    if not np.isfinite(found.fun) or found.fun >= _WORST:
+    lowest, highest = mean - _REACH * spread, mean + _REACH * spread
+    names = Layout(config).names
+    begin = [(start or {}).get(name, median) for name, median in zip(names, mean, strict=True)]
+    if fallback is not None and stop_requested():
+        mode, value, n_steps = fallback, posterior(fallback)[0], 0
+    else:
+        with within(time_left() / 2):  # the rest is for the curvature
+            found = minimize(
+                posterior,
+                np.clip(begin, lowest, highest),
+                jac=True,
+                method="L-BFGS-B",
+                bounds=list(zip(lowest, highest, strict=True)),
+                options={"maxiter": _STEPS, "ftol": _TOLERANCE},
+                callback=_stop_in_time,
+            )
+        mode, value, n_steps = found.x, float(found.fun), int(found.nit)
+    if not np.isfinite(value) or value >= _WORST:
         raise TrainingDivergedError(
             f"state-space model: the evidence of {len(known.y)} rows is not a number. Check the data "
             "for values far from all others."
         )
-    root, log_volume = posterior.laplace(found.x)
-    draws = found.x[None]
+    root, log_volume = np.zeros((len(mean), len(mean))), 0.0
+    if not stop_requested():
+        root, log_volume = posterior.laplace(mode)
+    draws = mode[None]
     if config.n_draws > 1:
         n_points = 1 << (config.n_draws - 1).bit_length()
         points = qmc.Sobol(len(mean), seed=seed).random(n_points)[: config.n_draws]
-        draws = found.x + norm.ppf(points) @ root.T
-    return FittedOutput(found.x, draws, log_volume - float(found.fun), int(found.nit))
+        draws = mode + norm.ppf(points) @ root.T
+    return FittedOutput(mode, draws, log_volume - value, n_steps)
+
+
+def _stop_in_time(_: Array) -> None:
+    if stop_requested():
+        raise StopIteration
 
 
 class _Posterior:

@@ -18,6 +18,8 @@ from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.fit import fit_output
 from deeplfm.statespace.parameters import Layout, columns_of
 from deeplfm.statespace.solved import Known, Solved
+from deeplfm.training.interruption import time_left, within
+from deeplfm.training.work import on_part
 
 Moments = tuple[Float[Tensor, "S N D"], Float[Tensor, "S N D"]]
 
@@ -32,15 +34,19 @@ class StateSpaceLFM(nn.Module):
     Args:
         config: what the model of each output is made of.
         n_rows: rows that it keeps; :meth:`set_train_data` fills them.
+        n_errors: rows whose measurement error it keeps: all, or none.
     """
 
     x: Tensor
     y: Tensor
     row_weight: Tensor
+    row_error: Tensor
     draws: Tensor
     log_evidence: Tensor
 
-    def __init__(self, config: Sequence[StateSpaceConfig], n_rows: int = 0) -> None:
+    def __init__(
+        self, config: Sequence[StateSpaceConfig], n_rows: int = 0, n_errors: int = 0
+    ) -> None:
         super().__init__()
         self.config = tuple(config)
         n_inputs, n_outputs = config[0].n_inputs, len(config)
@@ -48,6 +54,7 @@ class StateSpaceLFM(nn.Module):
         self.register_buffer("x", torch.zeros(n_rows, n_inputs, dtype=double))
         self.register_buffer("y", torch.zeros(n_rows, n_outputs, dtype=double))
         self.register_buffer("row_weight", torch.ones(n_rows, dtype=double))
+        self.register_buffer("row_error", torch.zeros(n_errors, n_outputs, dtype=double))
         n_parameters = max(len(Layout(item).names) for item in config)
         shape = (n_outputs, config[0].n_draws, n_parameters)
         self.register_buffer("draws", torch.zeros(shape, dtype=double))
@@ -57,7 +64,7 @@ class StateSpaceLFM(nn.Module):
     @property
     def constructor_arguments(self) -> dict[str, Any]:
         """Arguments that make the same model, before its tensors are loaded."""
-        return {"config": self.config, "n_rows": len(self.x)}
+        return {"config": self.config, "n_rows": len(self.x), "n_errors": len(self.row_error)}
 
     @property
     def temperature(self) -> None:
@@ -83,12 +90,33 @@ class StateSpaceLFM(nn.Module):
         raise ConfigError("solve: a state-space model keeps its rows. Use set_train_data.")
 
     @torch.no_grad()
-    def fit(self, seed: int = 0) -> None:
-        """Fit the parameters of each output to the rows that are kept."""
+    def fit(self, seed: int = 0, near: StateSpaceLFM | None = None) -> None:
+        """Fit the parameters of each output to the rows that are kept.
+
+        Outputs have equal shares of the time. Those that none is left for take the parameters of
+        the last output with the same parts.
+
+        Args:
+            seed: of the draws.
+            near: a fitted model of the same outputs, from whose parameters the search starts.
+        """
+        latest: dict[tuple[str, ...], np.ndarray] = {}
         for d, config in enumerate(self.config):
-            found = fit_output(config, self._known(d), seed)
+            names = tuple(Layout(config).names)
+            start = {} if near is None else near.parameters_of(d)
+            with within(time_left() / (len(self.config) - d)):
+                found = fit_output(config, self._known(d), seed, start, latest.get(names))
+            latest[names] = found.mode
             self.draws[d, :, : found.draws.shape[1]] = torch.as_tensor(found.draws)
             self.log_evidence[d] = found.log_evidence
+            if part_done := on_part.get():
+                part_done()
+
+    def parameters_of(self, output: int) -> dict[str, float]:
+        """Logarithms of the parameters of one output, by name: their mean over the draws."""
+        names = Layout(self.config[output]).names
+        mean = self.draws[output, :, : len(names)].mean(0)
+        return dict(zip(names, mean.tolist(), strict=True))
 
     @torch.no_grad()
     def set_train_data(
@@ -97,14 +125,19 @@ class StateSpaceLFM(nn.Module):
         y: Float[Tensor, "N D"],
         row_weight: Float[Tensor, " N"] | None = None,
         reach: float | None = None,
+        error: Float[Tensor, "N D"] | None = None,
     ) -> None:
-        """Keep rows, on which predictions are conditioned; ``reach`` as in :class:`Likelihood`."""
+        """Keep rows, on which predictions are conditioned; ``reach`` as in :class:`Likelihood`.
+
+        ``error`` is the variance of the measurement error of each target.
+        """
         if reach is not None:
             self.likelihood.set_support(x, y, reach)
         order = x[:, 0].argsort(stable=True)
         self.x, self.y = x[order].to(self.x), y[order].to(self.y)
         weight = x.new_ones(len(x)) if row_weight is None else row_weight
         self.row_weight = weight[order].to(self.row_weight)
+        self.row_error = (y[:0] if error is None else error[order]).to(self.row_error)
 
     @torch.no_grad()
     def condition_on(
@@ -112,12 +145,17 @@ class StateSpaceLFM(nn.Module):
         x: Float[Tensor, "N P"],
         y: Float[Tensor, "N D"],
         row_weight: Float[Tensor, " N"] | None = None,
+        error: Float[Tensor, "N D"] | None = None,
     ) -> None:
         """Take in further rows; the parameters stay as they are."""
+        has_errors = len(self.row_error) > 0 or error is not None
+        old_error = self.row_error if len(self.row_error) else torch.zeros_like(self.y)
+        new_error = torch.zeros_like(y) if error is None else error
+        both = torch.cat([old_error, new_error.to(old_error)]) if has_errors else None
         weight = x.new_ones(len(x)) if row_weight is None else row_weight
         pairs = ((self.x, x), (self.y, y), (self.row_weight, weight))
         rows = [torch.cat([old, new.to(old)]) for old, new in pairs]
-        self.set_train_data(rows[0], rows[1], rows[2])
+        self.set_train_data(rows[0], rows[1], rows[2], error=both)
         self.likelihood.extend_support(x, y)
 
     def is_active(self, x: Float[Tensor, "N P"]) -> Bool[Tensor, " N"]:
@@ -179,5 +217,6 @@ class StateSpaceLFM(nn.Module):
 
     def _known(self, output: int) -> Known:
         known = ~self.y[:, output].isnan() & (self.row_weight > 0)
-        parts = (self.x[known], self.y[known, output], self.row_weight[known])
+        error = self.row_error if len(self.row_error) else torch.zeros_like(self.y)
+        parts = (self.x[known], self.y[known, output], self.row_weight[known], error[known, output])
         return Known(*(part.cpu().numpy() for part in parts))

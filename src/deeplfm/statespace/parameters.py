@@ -10,66 +10,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplfm.statespace.config import StateSpaceConfig
+from deeplfm.statespace.damped_level import DampedLevel
 
 Array = NDArray[np.float64]
 
 CONSTANT = 5.0  # prior standard deviation of the constant: wide, in units of the targets
 
 
-@dataclass(frozen=True)
-class Prior:
-    """Median, and standard deviation of the logarithm, of each parameter.
-
-    Targets are standardised and time counts in steps. The values describe ordinary series of sales,
-    loads and counts, and are wide. They were tried on 100 monthly and quarterly series of competitions.
-
-    Attributes:
-        noise: standard deviation of the noise.
-        slope: what the straight line adds from the first to the last row.
-        level: standard deviation of one step of the random walk.
-        reversion: standard deviation of the Ornstein–Uhlenbeck process.
-        rate: its rate of reversion, per step.
-        season: standard deviation of a season.
-        power: amplitudes of harmonics fall with this power of their order.
-        evolution: standard deviation of changes of a season, over that of the season.
-        forgetting: rate at which these changes are forgotten, per cycle of the season.
-        covariate: standard deviation of the effect of a standardised covariate.
-    """
-
-    noise: tuple[float, float] = (0.22, 1.5)
-    slope: tuple[float, float] = (0.4, 0.8)
-    level: tuple[float, float] = (0.067, 1.2)
-    reversion: tuple[float, float] = (0.15, 1.2)
-    rate: tuple[float, float] = (0.4, 0.8)
-    season: tuple[float, float] = (0.3, 1.5)
-    power: tuple[float, float] = (1.0, 0.5)
-    evolution: tuple[float, float] = (0.3, 0.8)
-    forgetting: tuple[float, float] = (0.1, 1.0)
-    covariate: tuple[float, float] = (0.2, 1.5)
-
-
-PRIOR = Prior()
-
-
 class Processes(NamedTuple):
-    """Independent Markov processes: random walks, and Ornstein–Uhlenbeck processes.
+    """Independent Markov processes: random walks, Ornstein–Uhlenbeck processes, and a damped level.
 
     Attributes:
         rate: of reversion per unit of time; 0 for a random walk.
         variance: of an Ornstein–Uhlenbeck process; of a random walk, per unit of time.
         frequency: angular frequency of the wave whose amplitude the process is; 0 for a level.
         is_sine: the wave is a sine.
+        damped: a damped level, whose value and velocity come after the other processes.
     """
 
     rate: Array
     variance: Array
     frequency: Array
     is_sine: NDArray[np.bool_]
+    damped: DampedLevel | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of values at each time."""
+        return len(self.rate) + 2 * (self.damped is not None)
 
     def observation(self, time: Array) -> Array:
         """The effect of one unit of each process on an observation, for each time."""
         angle = np.outer(time, self.frequency)
-        return np.where(self.is_sine, np.sin(angle), np.cos(angle))
+        waves = np.where(self.is_sine, np.sin(angle), np.cos(angle))
+        if self.damped is None:
+            return waves
+        return np.column_stack([waves, np.ones(len(time)), np.zeros(len(time))])
+
+    def scaled(self, factor: float) -> Processes:
+        """The same processes with their variances multiplied."""
+        damped = self.damped and self.damped._replace(variance=factor * self.damped.variance)
+        return self._replace(variance=factor * self.variance, damped=damped)
 
 
 @dataclass(frozen=True)
@@ -85,6 +66,7 @@ class Layout:
         names = ["noise"]
         names += ["slope"] if config.has_slope else []
         names += ["level"] if config.has_level else []
+        names += ["velocity", "damping"] if config.has_damped_level else []
         names += ["reversion", "rate"] if config.has_reversion else []
         names += [f"season {season.name}" for season in config.seasons]
         names += ["power"] if config.seasons else []
@@ -96,7 +78,9 @@ class Layout:
     @cached_property
     def prior(self) -> tuple[Array, Array]:
         """Mean and standard deviation of each parameter a priori."""
-        median, spread = np.array([getattr(PRIOR, name.split(" ")[0]) for name in self.names]).T
+        median, spread = np.array(
+            [getattr(self.config.prior, name.split(" ")[0]) for name in self.names]
+        ).T
         return np.log(median), spread
 
     def values(self, parameters: Array) -> dict[str, float]:
@@ -127,7 +111,12 @@ class Layout:
                 for is_sine in (False, True):
                     rows.append((rate, size * share[k], season.frequencies[k], is_sine))
         table = np.array(rows, dtype=np.float64).reshape(-1, 4)
-        return Processes(table[:, 0], table[:, 1], table[:, 2], table[:, 3] > 0)
+        damped = None
+        if config.has_damped_level:
+            damped = DampedLevel(
+                value["damping"] / config.step, (value["velocity"] / config.step) ** 2
+            )
+        return Processes(table[:, 0], table[:, 1], table[:, 2], table[:, 3] > 0, damped)
 
     def column_variance(self, parameters: Array) -> Array:
         """Prior variance of the weight of each column of :func:`design_of`."""
@@ -161,7 +150,7 @@ def columns_of(config: StateSpaceConfig) -> dict[str, list[int]]:
     place = 1
     if config.has_slope:
         found["trend"], place = [place], place + 1
-    if config.has_level or config.has_reversion:
+    if config.has_level or config.has_damped_level or config.has_reversion:
         found["level"] = []
     for season in config.seasons:
         n_columns = 2 * len(season.orders)
@@ -178,10 +167,10 @@ def processes_of(config: StateSpaceConfig) -> dict[str, list[int]]:
     """Markov processes of each component that has some."""
     found: dict[str, list[int]] = {}
     place = config.has_level + config.has_reversion
-    if place:
-        found["level"] = list(range(place))
+    level = list(range(place))
     for season in config.seasons:
         if season.n_evolving:
             found[season.name] = list(range(place, place + 2 * season.n_evolving))
             place += 2 * season.n_evolving
-    return found
+    level += [place] if config.has_damped_level else []
+    return ({"level": level} if level else {}) | found

@@ -30,7 +30,7 @@ def distinct_times(config: StateSpaceConfig, times: Array) -> tuple[Array, NDArr
     return ticks * tick, place
 
 
-def _sums_at(place: NDArray[np.intp], n_places: int, values: Array) -> Array:
+def sums_at(place: NDArray[np.intp], n_places: int, values: Array) -> Array:
     """Sums of the values of each place."""
     total = np.zeros((n_places, *values.shape[1:]))
     if len(place) > 1 and bool((np.diff(place) > 0).all()):
@@ -41,11 +41,25 @@ def _sums_at(place: NDArray[np.intp], n_places: int, values: Array) -> Array:
 
 
 class Known(NamedTuple):
-    """Rows of one output with a known target: inputs, targets, and how many rows each stands for."""
+    """Rows of one output with a known target.
+
+    Attributes:
+        x: inputs.
+        y: targets.
+        weight: how many rows each stands for.
+        error: variance of the measurement error, which adds to the noise.
+    """
 
     x: Array
     y: Array
     weight: Array
+    error: Array
+
+    def precision(self, noise: float) -> Array:
+        """Of each row, in units of the noise precision."""
+        if not self.error.any():
+            return self.weight
+        return np.asarray(self.weight / (1 + self.error / noise**2))
 
 
 @dataclass(frozen=True)
@@ -76,24 +90,32 @@ class Solved:
     log_evidence: float
 
     @classmethod
-    def of(cls, config: StateSpaceConfig, known: Known, parameters: Array, x: Array) -> Solved:
-        """Solve at the times of the known rows, and of those to predict."""
+    def of(
+        cls,
+        config: StateSpaceConfig,
+        known: Known,
+        parameters: Array,
+        x: Array,
+        seen: Array | None = None,
+    ) -> Solved:
+        """Solve at the times of the known rows, whose columns are ``seen``, and of those to predict."""
         layout, noise = Layout(config), float(np.exp(parameters[0]))
-        seen, asked = design_of(config, known.x), design_of(config, x)
+        seen = design_of(config, known.x) if seen is None else seen
+        asked = seen if x is known.x else design_of(config, x)
         both = np.column_stack([known.y, seen])
-        weighted = both if (known.weight == 1).all() else known.weight[:, None] * both
+        precision = known.precision(noise)
+        weighted = both if (precision == 1).all() else precision[:, None] * both
         processes = layout.processes(parameters)
         chain, log_determinant, smooth = None, 0.0, np.zeros_like(both)
         states, there = np.zeros((len(x), 0, both.shape[1])), np.arange(len(x))
-        if len(processes.rate):
+        if processes.size:
             time, place = distinct_times(config, np.concatenate([known.x[:, 0], x[:, 0]]))
             here, there = place[: len(known.y)], place[len(known.y) :]
-            processes = processes._replace(variance=processes.variance / noise**2)
-            chain = Chain(time, processes, _sums_at(here, len(time), known.weight))
+            chain = Chain(time, processes.scaled(noise**-2), sums_at(here, len(time), precision))
             states = np.empty((len(x), chain.n_processes, both.shape[1]))
             for first in range(0, both.shape[1], _AT_ONCE):  # memory is bounded in long series
                 some = slice(first, first + _AT_ONCE)
-                found = chain.states(_sums_at(here, len(time), weighted[:, some]))
+                found = chain.states(sums_at(here, len(time), weighted[:, some]))
                 smooth[:, some] = np.einsum("ns,nsc->nc", chain.observation, found)[here]
                 states[:, :, some] = found[there]
             log_determinant = chain.log_determinant
@@ -108,7 +130,7 @@ class Solved:
         mean = covariance @ moment
         log_evidence = -0.5 * (
             len(known.y) * np.log(2 * np.pi * noise**2)
-            - np.log(known.weight).sum()
+            - np.log(precision).sum()
             + log_determinant
             + 2 * np.log(np.diag(factor)).sum()
             + square

@@ -26,9 +26,11 @@ from deeplfm.errors import ConfigError
 from deeplfm.features import feature_map
 from deeplfm.layers import Block, Layer
 from deeplfm.model import DeepLFM
+from deeplfm.statespace.config import PRIOR, Prior
 from deeplfm.training import Phase, Rows, Schedule
 
 if TYPE_CHECKING:
+    from deeplfm.statespace import StateSpaceLFM
     from deeplfm.terms.sums import Sum
 
 LEAST_NOISE = 1e-6  # variance, in standardised units
@@ -46,6 +48,8 @@ class BuildContext:
         n_steps: training steps that follow, where the user or a default gives a number.
         beside: the other terms of the sum.
         shares_weights: all outputs share their forces and weights (:class:`SharedForces`).
+        near: a fitted model in state-space form, from whose parameters a fit starts.
+        prior: of the parameters of a sum in state-space form.
     """
 
     seed: int = 0
@@ -55,6 +59,8 @@ class BuildContext:
     n_steps: int | None = None
     beside: tuple[Term, ...] = ()
     shares_weights: bool = False
+    near: StateSpaceLFM | None = None
+    prior: Prior = PRIOR
 
 
 @dataclass(frozen=True)

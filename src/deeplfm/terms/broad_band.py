@@ -59,9 +59,8 @@ class BroadBand(Term):
         )
         scale = variance_of(rows).clamp_min(LEAST_NOISE).sqrt()
         width = _BANDWIDTH * math.pi / typical_step(rows.x[:, 0].double().cpu().numpy())
-        reference = (
-            math.sqrt(1 - _DECAY**2) * width
-        )  # where a first-order system has the gain 1/width
+        # where a first-order system has the gain 1/width
+        reference = math.sqrt(1 - _DECAY**2) * width
 
         @torch.no_grad()
         def initialise(block: Block) -> None:

@@ -15,12 +15,11 @@ from deeplfm.terms.trend import Trend
 from deeplfm.terms.warped_time import WarpedTime
 
 STATE_SPACE: dict[str, Sum] = {
-    "level": Trend() + Season() + LocalLevel() + MeanReversion(),
+    "level": Trend() + Season() + LocalLevel() + LocalLevel(damped=True),
     "reversion": Trend() + Season(evolves=False) + MeanReversion(),
 }
-
-"""Compared by default. Beyond the last row the first goes on at the last level, and the second returns to
-the trend; past rows do not decide between them, so that both have the same weight.
+"""Compared by default. Beyond the last row the first goes on in the last direction for a while, and the
+second returns to the trend. Past rows do not decide between them, so that both have the same weight.
 """
 
 _FEW = Sinusoids(8, bandwidth=2.0, learn_bandwidth=True)
@@ -32,7 +31,7 @@ SERIES: dict[str, Sum] = {
     "few sinusoids": _FEW + BroadBand(),
     "season + trend": Trend() + Season() + BroadBand(),
     "season + level": Sum((Trend(), Season(), LocalLevel()), uses_features=True),
-    "season + damped level": Trend() + Season() + LocalLevel(damped=True),
+    "season + damped level": Sum((Trend(), Season(), LocalLevel(damped=True)), uses_features=True),
     "season": SharedSeason() + BroadBand(),
     "warped season": WarpedTime() + Sinusoids(6, bandwidth=2.0, learn_bandwidth=True) + BroadBand(),
     "deep": Deep() + _FEW + BroadBand(),

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from deeplfm.config import BlockConfig, LayerConfig
+from deeplfm.features.products import weighted_gram, weighted_moment
 from deeplfm.layers import Block
 from deeplfm.model import DeepLFM
 from deeplfm.randomness import generator_for
@@ -34,7 +35,6 @@ from deeplfm.terms.initial import mean_field, observed_series
 from deeplfm.training import Rows
 from deeplfm.training.interruption import stop_requested
 from deeplfm.variational import Exact
-from deeplfm.variational.products import weighted_gram, weighted_moment
 
 _SEARCH_SHARE = 2.5  # steps of the search for each step of training
 _STD = 0.03  # of the hidden weights, before training

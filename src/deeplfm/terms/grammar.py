@@ -14,6 +14,7 @@ from deeplfm.terms.broad_band import BroadBand
 from deeplfm.terms.composition import Composition
 from deeplfm.terms.covariates import Covariates
 from deeplfm.terms.deep import Deep
+from deeplfm.terms.deep_table import DeepTable
 from deeplfm.terms.dlfm import Dlfm
 from deeplfm.terms.local_level import LocalLevel
 from deeplfm.terms.mean_reversion import MeanReversion
@@ -23,6 +24,7 @@ from deeplfm.terms.season import Season
 from deeplfm.terms.shared_forces import SharedForces
 from deeplfm.terms.shared_season import SharedSeason
 from deeplfm.terms.sinusoids import Sinusoids
+from deeplfm.terms.smooth import Smooth
 from deeplfm.terms.sums import Sum
 from deeplfm.terms.table import Table
 from deeplfm.terms.trend import Trend
@@ -45,7 +47,7 @@ _TERMS: tuple[type[Term], ...] = (
 )
 TERMS: dict[str, type[Term]] = {term.term_name: term for term in _TERMS}
 NAMED_MODELS: dict[str, type[NamedModel]] = {
-    model.term_name: model for model in (Dlfm, Paper, Reference, Table)
+    model.term_name: model for model in (Dlfm, DeepTable, Paper, Reference, Smooth, Table)
 }
 _DURATION = re.compile(r"(?<![\w.'\"])(\d+(?:\.\d+)?[A-Za-z]+)(?![\w'\"])")  # 1D, 12h
 

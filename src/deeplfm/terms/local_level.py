@@ -44,8 +44,8 @@ class LocalLevel(Term):
 
     @property
     def is_markov(self) -> bool:
-        """A random walk is; a damped one is made of features."""
-        return self == LocalLevel()
+        """Both are; features of another number or system are not."""
+        return self in (LocalLevel(), LocalLevel(damped=True))
 
     def plan(self, rows: Rows, context: BuildContext) -> Plan:
         """Take level, slope and waves of fewer than three cycles out of the rows."""

@@ -25,10 +25,8 @@ MOST_SINUSOIDS = 40
 _MOST_MULTIPLES = 200  # among which they are
 _MOST_CYCLES, _FEWEST_LONG = 14, 2.0  # of the season in the longer one, and of that in the record
 _MOST_ROWS, _FEWEST_ROWS = 5000, 8  # of each output: the most recent show what repeats
-_NEAR, _N_NEAR = (
-    1 / 800,
-    10,
-)  # of a resolution cell: how sharply a season is determined, and steps to either side
+# Of a resolution cell: how sharply a season is determined, and steps to either side.
+_NEAR, _N_NEAR = 1 / 800, 10
 
 
 def find_nested(series: Sequence[Series], found: list[SinusoidFit]) -> list[SinusoidFit]:
@@ -37,10 +35,6 @@ def find_nested(series: Sequence[Series], found: list[SinusoidFit]) -> list[Sinu
     They are found one by one among the multiples of the season, and of every longer one that holds a
     few of its cycles; all outputs choose it together. Less than half of what harmonics leave must be
     left: some of so many multiples are near the sinusoids of anything.
-
-    Args:
-        series: times and known values of each output.
-        found: harmonics of each output, from :func:`~deeplfm.terms.season.find_season`.
     """
     series = [_most_recent(*pair) for pair in series]
     fundamental = fundamental_of(found)

@@ -119,11 +119,6 @@ def find_season(
     """Harmonics of the best fundamental for each output, by the Bayesian information criterion.
 
     Where that is a season of few whole steps, outputs that have it get all its harmonics.
-
-    Args:
-        series: times and known values of each output.
-        most: at most this many harmonics.
-        fundamental: angular frequency, where the period is known.
     """
     usable = [pair for pair in series if len(pair[0]) > 4 and np.ptp(pair[0]) > 0]
     if not usable:
@@ -142,8 +137,11 @@ def _best_fundamental(usable: Sequence[Series], most: int) -> tuple[float, float
     """The fundamental of the best criterion; and again where it is a season of whole steps."""
     cell = 2 * np.pi / max(float(np.ptp(time)) for time, _ in usable)
 
+    steps = [typical_step(time) for time, _ in usable]
+
     def score(frequency: float) -> float:
-        return sum(_criterion(*pair, frequency, most)[0] for pair in usable)
+        pairs = zip(usable, steps, strict=True)
+        return sum(_criterion(*pair, frequency, most, step)[0] for pair, step in pairs)
 
     tried = cell * np.arange(_FEWEST_CYCLES, _FEW_CYCLES, 1 / _STEPS_PER_CELL)
     sinusoids = np.concatenate([matching_pursuit(*pair, _PEAKS).frequency for pair in usable])
@@ -168,11 +166,6 @@ def _whole_season(frequency: float, score: Callable[[float], float], time: Array
 
     A year is twelve months, a day 24 hours: prior odds are even. The Bayes factor weighs how much worse
     the whole number fits against how sharply any other length is determined.
-
-    Args:
-        frequency: the best one.
-        score: twice the negative logarithm of its evidence, for any frequency.
-        time: of all rows.
     """
     grid = np.unique(time)
     step = even_step(torch.as_tensor(grid))
@@ -199,25 +192,28 @@ def _count(time: Array, value: Array, fundamental: float, most: int, is_season: 
     """Harmonics of an output: those it supports; of a season of whole steps, all that rows resolve."""
     if len(time) <= 4:
         return 0
-    count = _criterion(time, value, fundamental, most)[1]
+    step = typical_step(time)
+    count = _criterion(time, value, fundamental, most, step)[1]
     if not is_season or not count:
         return count
-    highest = int(np.pi / typical_step(time) / fundamental + _MONTHS)
+    highest = int(np.pi / step / fundamental + _MONTHS)
     return max(count, min(highest, most, len(time) // _ROWS_PER_HARMONIC - 1))
 
 
-def _most_harmonics(time: Array, fundamental: float) -> int:
+def _most_harmonics(time: Array, fundamental: float, step: float) -> int:
     """How many the rows resolve: up to half their rate, and a third of their number."""
     if fundamental * np.ptp(time) < 2 * np.pi:  # less than a cycle: slope and harmonics look alike
         return 0
-    highest = int(np.pi / typical_step(time) / fundamental + _ROUNDING)
+    highest = int(np.pi / step / fundamental + _ROUNDING)
     return max(0, min(highest, (len(time) - 4) // 3))
 
 
-def _criterion(time: Array, value: Array, fundamental: float, most: int) -> tuple[float, int]:
+def _criterion(
+    time: Array, value: Array, fundamental: float, most: int, step: float
+) -> tuple[float, int]:
     """The criterion at the best number of harmonics, and that number."""
     n_rows = len(time)
-    count = min(most, _most_harmonics(time, fundamental))
+    count = min(most, _most_harmonics(time, fundamental, step))
     design = np.empty((n_rows, 2 + 2 * count), order="F")
     design[:, 0], design[:, 1] = 1.0, time - time.mean()
     turn = wave = np.exp(1j * fundamental * time)

@@ -31,6 +31,10 @@ class SharedForces(Term):
     From two outputs on, decays and forces are identified: the force is what all outputs respond to.
     Each output has a level of its own, which no shared force can replace.
 
+    Beside terms in state-space form (trend, season, level, reversion, covariates) the forces are Markov
+    processes that are solved with them, the evidence decides how many of the ``n`` there are, and
+    ``n_features`` and ``system`` have no effect (:class:`~deeplfm.statespace.SharedForcesLFM`).
+
     Attributes:
         n: number of forces.
         n_features: number of frequencies of each.

@@ -192,10 +192,6 @@ def find_response(series: Sequence[Series], found: Sequence[SinusoidFit]) -> Res
     Harmonics with a variance each cost Σ log(1 + |a_k|²/noise) nats; two parameters that all of them
     determine cost log(1 + Σ|a_k|²/noise), so that a plain sine alone is no response. And less than half
     must be left: a season that drifts has many harmonics, of which some force explains a few.
-
-    Args:
-        series: times and known values of each output.
-        found: harmonics of each output, from :func:`find_season`.
     """
     n_harmonics = max((fit.n_supported for fit in found), default=0)
     fundamental = fundamental_of(found)
@@ -248,9 +244,8 @@ class _Responses:
         clearest = int(np.argmax((np.abs(value) ** 2 / noise).sum(1)))
         tried = np.geomspace(_SLOWEST * frequency[0], _FASTEST * frequency[-1], _DECAYS)
         filters = 1 / (tried[:, None] + 1j * frequency)  # J K
-        response = (
-            value[clearest] * filters[:, None] / filters
-        )  # J R K: decay, that of the clearest
+        # J R K: decay, that of the clearest
+        response = value[clearest] * filters[:, None] / filters
         moment = np.einsum("jrk,dk->djr", response.conj(), value).real
         power = (np.abs(response) ** 2).sum(-1)  # J R
         explained = moment**2 / power / noise[:, :, None]  # D J R

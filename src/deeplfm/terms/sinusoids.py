@@ -74,16 +74,7 @@ def narrow_band_plan(
     n_forces: int,
     bandwidth: Bandwidth,
 ) -> Plan:
-    """One block whose forces are the sinusoids of each output, and what these leave of the rows.
-
-    Args:
-        name: of the block.
-        system: that the forces drive.
-        rows: that the sinusoids were found in.
-        found: of each output; forces beyond those supported get no sensitivity.
-        n_forces: beside the one at frequency zero.
-        bandwidth: of the forces.
-    """
+    """One block whose forces are the sinusoids of each output, and what these leave of the rows."""
     config = BlockConfig(
         system,
         "original",

@@ -171,11 +171,6 @@ def criterion(n_rows: int, variance: Array, n_parameters: NDArray[np.int64]) -> 
     """The Bayesian information criterion of models of growing size, lower for a better one.
 
     Corrected for few rows as Akaike's is: otherwise models with nearly as many parameters as rows win.
-
-    Args:
-        n_rows: number of rows.
-        variance: what each model leaves of them.
-        n_parameters: how many parameters it has, beside level, slope and noise.
     """
     n_all = n_parameters + 3
     room = n_rows - n_all - 1

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from deeplfm.statespace import SeasonConfig, StateSpaceConfig, StateSpaceLFM
+from deeplfm.statespace import SeasonConfig, SharedForcesLFM, StateSpaceConfig, StateSpaceLFM
 from deeplfm.terms.base import BuildContext, Term
 from deeplfm.terms.covariates import Covariates
 from deeplfm.terms.initial import all_series, span_of
 from deeplfm.terms.local_level import LocalLevel
 from deeplfm.terms.mean_reversion import MeanReversion
-from deeplfm.terms.season import Season, find_season, frequency_of, fundamental_of
+from deeplfm.terms.season import Season, Series, find_season, frequency_of, fundamental_of
+from deeplfm.terms.shared_forces import SharedForces
 from deeplfm.terms.spectrum import typical_step
 from deeplfm.terms.trend import Trend
 from deeplfm.training import Rows
+from deeplfm.training.interruption import stop_requested, time_left, within
 
 _FEWEST_CYCLES = 1.5  # of a season in the record
 _FEWEST_TO_EVOLVE = 3.0  # cycles, from which on a season may change
@@ -29,6 +32,8 @@ _SIDEBANDS = 4  # harmonics of a season that differ from cycle to cycle of a lon
 _MOST_LONG = 10  # harmonics of a longer season that is no multiple of a shorter one
 _WHOLE, _MOST_CYCLES = 0.02, 20  # off a whole multiple; of a season in a longer one
 _ROUNDING = 1e-6
+_FOUND: dict[tuple[bytes, int], float] = {}  # fundamentals by a digest of their series
+_MOST_FOUND = 1000
 
 
 def build_state_space(terms: Sequence[Term], rows: Rows, context: BuildContext) -> StateSpaceLFM:
@@ -52,13 +57,19 @@ def build_state_space(terms: Sequence[Term], rows: Rows, context: BuildContext) 
         step=step,
         span=span,
         has_slope=Trend in kinds,
-        has_level=LocalLevel in kinds,
+        has_level=LocalLevel() in terms,
+        has_damped_level=LocalLevel(damped=True) in terms,
         has_reversion=MeanReversion in kinds,
         n_draws=_N_DRAWS if len(rows) <= _MOST_TO_EVOLVE else 1,
+        prior=context.prior,
     )
-    model = StateSpaceLFM([replace(config, seasons=item) for item in seasons])
-    model.set_train_data(rows.x, rows.y, rows.weight)
-    model.fit(context.seed)
+    configs = [replace(config, seasons=item) for item in seasons]
+    shared = kinds.get(SharedForces)
+    model = StateSpaceLFM(configs)
+    if isinstance(shared, SharedForces) and n_outputs > 1:
+        model = SharedForcesLFM(configs, n_forces=shared.n)
+    model.set_train_data(rows.x, rows.y, rows.weight, error=rows.error)
+    model.fit(context.seed, context.near)
     return model
 
 
@@ -76,8 +87,23 @@ def _frequencies(
         most = min(season.n_harmonics, _MOST_HARMONICS)
         return [(sorted(frequencies, reverse=True), most)] * rows.y.shape[1]
     series = all_series(Covariates().unexplained(rows))
-    own = [fundamental_of(find_season([pair], season.n_harmonics)) for pair in series]
+    own: list[float] = []
+    with within(time_left() / 2):
+        for pair in series:  # those that no time is left for have the season of the one before
+            is_late = own and stop_requested()
+            own.append(own[-1] if is_late else _fundamental(pair, season.n_harmonics))
     return [([frequency, *_others(frequency, own)], season.n_harmonics) for frequency in own]
+
+
+def _fundamental(series: Series, most: int) -> float:
+    """The frequency of a season, which is kept: several sums ask for that of the same rows."""
+    content = b"".join(np.ascontiguousarray(part).tobytes() for part in series)
+    key = hashlib.sha256(content).digest(), most
+    if key not in _FOUND:
+        if len(_FOUND) >= _MOST_FOUND:
+            _FOUND.clear()
+        _FOUND[key] = fundamental_of(find_season([series], most))
+    return _FOUND[key]
 
 
 def _others(own: float, all_of_them: Sequence[float]) -> list[float]:

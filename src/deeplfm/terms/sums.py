@@ -60,8 +60,13 @@ class Sum:
     @property
     def is_markov(self) -> bool:
         """Whether the sum is solved in state-space form: exactly, and without training."""
-        kinds = {type(term) for term in self}
-        is_plain = len(kinds) == len(self.terms) and all(term.is_markov for term in self)
+        # two levels may add up, but none that is damped beside forces that outputs share
+        kinds = {(type(term), getattr(term, "damped", False)) for term in self}
+        own = [term for term in self if not term.shares_forces]
+        has_damped = any(getattr(term, "damped", False) for term in self)
+        if len(kinds) < len(self.terms) or not own or (has_damped and len(own) < len(self.terms)):
+            return False
+        is_plain = all(term.is_markov for term in own)
         return is_plain and not self.uses_features
 
     @property
@@ -78,6 +83,11 @@ class Sum:
     def n_steps(self) -> int:
         """Training steps where the user gives no number."""
         return max(term.n_steps for term in self)
+
+    @property
+    def alone(self) -> Sum:
+        """The same sum without forces that outputs share: what is an output's own."""
+        return replace(self, terms=tuple(term for term in self if not term.shares_forces))
 
     def in_time_units(self, convert: Callable[[Any], float]) -> Sum:
         """The same sum with its times converted to numbers."""

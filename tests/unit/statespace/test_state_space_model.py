@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from deeplfm import DeepLFMForecaster, DeepLFMRegressor, load
-from deeplfm.errors import ConfigError
-from deeplfm.statespace import StateSpaceLFM
+from deeplfm.errors import ConfigError, InputError
+from deeplfm.statespace import StateSpaceLFM, fit
 from deeplfm.terms import BroadBand, LocalLevel, MeanReversion, Season, Trend
 
 
@@ -101,7 +101,7 @@ def test_logarithms_are_chosen_by_the_evidence():
 def test_sums_with_other_terms_or_settings_use_features():
     assert (Trend() + Season(12) + LocalLevel()).is_markov
     assert not (Trend() + Season(12) + BroadBand()).is_markov
-    assert not (Trend() + LocalLevel(damped=True)).is_markov
+    assert not (Trend() + LocalLevel(damped=True, n_features=50)).is_markov
     assert not (Trend() + Season(12, bandwidth=1.0)).is_markov
     model = DeepLFMRegressor("trend + level", input_dependent_noise=True, n_steps=2)
     model.fit(np.arange(40.0), np.arange(40.0) % 7)
@@ -120,3 +120,57 @@ def test_very_few_rows_and_constants_are_predicted():
     assert bool(torch.isfinite(few.posterior(np.array([5.0])).std()).all())
     same = DeepLFMRegressor(effort="fast").fit(np.arange(20.0), np.full(20, 7.0))
     assert same.predict(np.array([25.0])) == pytest.approx([7.0], abs=1.0)
+
+
+@pytest.mark.parametrize("reason", ["time", "interrupt"])
+def test_work_that_is_to_end_keeps_the_parameters_so_far(reason, monkeypatch):
+    x = np.arange(40.0)
+    y = np.random.default_rng(0).normal(size=(40, 6)).cumsum(0)
+    y[:, 2] -= y[:, 2].min() - 1  # positive: logarithms are compared, and of this output only
+    model = DeepLFMRegressor("trend + level", progress=False, time_limit=0.0)
+    if reason == "interrupt":
+        model.time_limit = None
+        monkeypatch.setattr("deeplfm.training.interruption.stop_reason", lambda: "interrupt")
+        monkeypatch.setattr("deeplfm.estimators.by_evidence.stop_reason", lambda: "interrupt")
+        monkeypatch.setattr("deeplfm.estimators.regressor.warnings.warn", lambda *_, **__: None)
+    n_evaluations = []
+    plain = fit._Posterior.__call__
+    monkeypatch.setattr(
+        fit._Posterior, "__call__", lambda *given: n_evaluations.append(0) or plain(*given)
+    )
+    mean, std = model.fit(x, y).predict([40.0, 41.0], return_std=True)
+    assert len(n_evaluations) < 3 * 6 * 8  # a fit and its curvature take about 25 for each output
+    assert np.isfinite(mean).all() and (np.abs(mean - y[-1]) < 6).all() and (std < 30).all()
+    assert model.fit_result_.interrupted == (reason == "interrupt")
+
+
+def test_a_killed_fit_does_not_fit_again_what_is_finished(tmp_path, monkeypatch):
+    frame = monthly(48)
+    expected = DeepLFMForecaster().fit(frame)
+    plain, n_calls = StateSpaceLFM.fit, []
+
+    def killed_at(last):
+        def fit_or_die(self, seed=0, near=None):
+            n_calls.append(0)
+            if len(n_calls) == last:
+                raise KeyboardInterrupt
+            plain(self, seed, near)
+
+        n_calls.clear()
+        monkeypatch.setattr(StateSpaceLFM, "fit", fit_or_die)
+
+    killed_at(
+        4
+    )  # two compare the scale, and one of them is a sum already; the third is the other sum
+    with pytest.raises(KeyboardInterrupt):
+        DeepLFMForecaster(checkpoint=tmp_path / "run").fit(frame)
+    killed_at(10)
+    model = DeepLFMForecaster(checkpoint=tmp_path / "run").fit(frame)
+    assert len(n_calls) == 2  # the scores
+    pd.testing.assert_frame_equal(model.forecast(6), expected.forecast(6), check_exact=True)
+    assert model.selection_["sales_mnll"].equals(expected.selection_["sales_mnll"])
+    with pytest.raises(InputError, match="data differ"):
+        DeepLFMForecaster(checkpoint=tmp_path / "run").fit(frame + 1)
+    weekly = frame.set_axis(pd.date_range("2015-01-01", periods=48, freq="W"))
+    with pytest.raises(InputError, match="is of another run"):
+        DeepLFMForecaster(checkpoint=tmp_path / "run").fit(weekly)

@@ -46,7 +46,7 @@ def test_the_phase_stays_when_the_prior_changes() -> None:
     np.testing.assert_allclose(first.with_prior(1.0, 0.03).phase(time), first.phase(time))
 
 
-def test_a_clock_that_wanders_must_be_worth_it_and_few_cycles_more_so() -> None:
+def test_a_random_walk_phase_needs_evidence_and_more_of_it_for_few_cycles() -> None:
     assert clock(STEADIEST).log_prior == 0
     assert clock(0.3).log_prior < clock(0.03).log_prior < 0
     few = Clock.steady(2 * np.pi * 2, 1.0, 1000, 0.3, 0.1)

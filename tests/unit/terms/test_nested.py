@@ -37,7 +37,7 @@ def test_lines_are_multiples_of_the_week(seed: int) -> None:
     assert len(multiples) <= MOST_SINUSOIDS
 
 
-def test_a_rhythm_alone_stays_as_it_is() -> None:
+def test_a_season_by_itself_is_unchanged() -> None:
     """Three harmonics of one period: any others would have to be noise."""
     phase = 2 * np.pi * HOURS / 24
     value = np.sin(phase) + 0.5 * np.sin(2 * phase) + 0.3 * np.cos(3 * phase)
@@ -58,7 +58,7 @@ def test_outputs_share_the_week_and_gaps_are_no_trouble() -> None:
     assert in_weeks[2] == pytest.approx(7.0 * np.arange(1, 13), rel=1e-6)  # all that a day can have
 
 
-def test_of_a_long_series_the_most_recent_rows_tell() -> None:
+def test_the_most_recent_rows_of_a_long_series_decide() -> None:
     hours = np.arange(40 * 168.0)
     values = week(hours)
     values[: 8 * 168] = 0.0  # before that, nothing

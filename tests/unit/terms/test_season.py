@@ -54,13 +54,13 @@ def test_a_season_has_a_whole_number_of_steps(n_steps: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_round_of_any_length_stays_what_it_is(seed: int) -> None:
+def test_a_period_of_any_length_is_unchanged(seed: int) -> None:
     """Of a hundred seeds, none found 12 or 13."""
     found = steps_of_round(np.arange(200.0), season(12.4, seed, 200))
     assert found == pytest.approx(12.4, abs=0.06) and found != round(found)
 
 
-def test_all_harmonics_of_a_season_are_heard_and_of_other_rounds_those_that_tell() -> None:
+def test_a_season_has_all_its_harmonics_and_other_periods_the_significant_ones() -> None:
     """Two of thirty seeds find a longer round, or a season in noise; this one does not."""
     time, wave = np.arange(60.0), 2 * np.pi * np.arange(60.0) / 12
     noise, more = 0.1 * np.random.default_rng(1).normal(size=(2, 60))
@@ -92,14 +92,14 @@ def test_gaps_and_other_times_of_each_output_are_no_trouble() -> None:
     assert 2 * np.pi / found[0].frequency[0] == pytest.approx(4.0, rel=1e-2)
 
 
-def test_noise_has_no_rhythm_to_speak_of() -> None:
+def test_noise_has_no_season() -> None:
     """Of 20 seeds one found more than one harmonic."""
     noise = np.random.default_rng(1).normal(size=400)
     assert find_season([(TIME, noise)], 20)[0].n_supported <= 2
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 2, 4])
-def test_hardly_any_rows_have_no_rhythm(n_rows: int) -> None:
+def test_hardly_any_rows_have_no_season(n_rows: int) -> None:
     alone = find_season([(TIME[:n_rows], TIME[:n_rows])], 20)
     assert alone[0].n_supported == 0
     beside = find_season([(TIME[:n_rows], TIME[:n_rows]), (TIME, cycle(TIME, 3.0))], 20)
@@ -107,7 +107,7 @@ def test_hardly_any_rows_have_no_rhythm(n_rows: int) -> None:
     assert beside[1].n_supported >= 3
 
 
-def test_an_output_that_saw_less_than_a_round_has_no_harmonics() -> None:
+def test_an_output_with_less_than_one_cycle_has_no_harmonics() -> None:
     time = np.linspace(0, 1, 160)
     rng = np.random.default_rng(1)
     walk = np.cumsum(rng.normal(size=100)) / 10

@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 from deeplfm import ConfigError, DeepLFMRegressor
 from deeplfm.estimators.candidates import candidates_of
 from deeplfm.model import DeepLFM
-from deeplfm.selection.candidate import fit_candidate
+from deeplfm.selection.fitting import fit_candidate
 from deeplfm.terms import BroadBand, BuildContext, LocalLevel, Season, SharedSeason, Sum, Trend
 from deeplfm.training import Rows
 
@@ -66,7 +66,7 @@ def test_the_force_is_recovered() -> None:
     assert abs(np.corrcoef(curve.mean, values[:, 0])[0, 1]) > 0.9
 
 
-def test_each_output_hears_the_force_and_what_is_its_own() -> None:
+def test_each_output_depends_on_the_shared_force_and_on_its_own() -> None:
     rows = rows_of(system(0.3, 0)[1])
     model = (SharedSeason() + BroadBand()).build(rows, BuildContext())
     layer = model.output_layer
@@ -114,7 +114,7 @@ def test_covariates_have_effects_of_their_own_on_each_output() -> None:
     assert effect[np.abs(known) < 0.5].mean(0) == pytest.approx([1.0, -2.0], rel=0.15)
 
 
-def test_a_rhythm_on_a_level_that_wanders() -> None:
+def test_a_season_on_a_local_level() -> None:
     """Quarters of a year on a walk: the last level goes on, and the season with it."""
     ahead, errors = slice(130, None), []
     for seed in range(3, 5):
@@ -132,7 +132,7 @@ def test_a_rhythm_on_a_level_that_wanders() -> None:
     assert on_a_walk < min(0.3, without / 3)
 
 
-def test_a_walk_with_drift_goes_on_to_drift() -> None:
+def test_a_random_walk_with_drift_continues_to_drift() -> None:
     """A level that wanders and grows. Of seeds 0 to 11 nine show it by themselves, these two too."""
     ahead, errors = slice(130, None), []
     for seed in range(2):
@@ -154,7 +154,7 @@ def test_a_walk_with_drift_goes_on_to_drift() -> None:
     assert both < min(0.03, trend / 2, walk / 2), (both, trend, walk)
 
 
-def test_a_smooth_walk_goes_on_for_a_while_as_it_went_last() -> None:
+def test_a_damped_local_trend_continues_for_a_while() -> None:
     """A mass pushed along by white noise, with friction: ahead of the rows it is expected to slow down.
 
     Of ten seeds seven show it, and their mean error is 0.21 against 0.80.
@@ -181,7 +181,7 @@ def test_a_smooth_walk_goes_on_for_a_while_as_it_went_last() -> None:
     assert smooth < rough / 2, (smooth, rough)
 
 
-def test_days_in_a_week_are_told_apart_a_week_ahead() -> None:
+def test_days_of_a_week_differ_a_week_ahead() -> None:
     """Working days and two others, for three weeks; the first 20 harmonics of a week err by 0.024."""
     steps = np.arange(4 * 7 * 24)
     is_work = steps // 24 % 7 < 5

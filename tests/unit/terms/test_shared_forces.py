@@ -39,7 +39,7 @@ def quick(**options: object) -> DeepLFMRegressor:
     ("decay", "sensitivity"),
     [([0.5, 3.0], [1.0, -2.0]), ([0.3, 1.0, 3.0], [-1.0, 1.0, 1.0])],
 )
-def test_an_output_is_told_by_the_others_where_it_is_not_known(
+def test_an_output_is_predicted_from_the_others_where_it_is_missing(
     decay: list[float], sensitivity: list[float]
 ) -> None:
     values = responses(decay, sensitivity)

@@ -29,7 +29,7 @@ def response_of(*values: np.ndarray):
     return find_response(series, find_season(series, 10))
 
 
-def test_decays_and_signs_of_outputs_that_answer_one_force_are_found() -> None:
+def test_decays_and_signs_of_responses_to_one_force_are_found() -> None:
     slow, fast = answer(2.0, -3.0), answer(60.0, 5.0)
     found = response_of(noisy(slow, 0.05, 1), noisy(fast, 0.05, 2))
     assert found is not None
@@ -52,7 +52,7 @@ def test_the_size_of_the_force_is_that_of_the_output_times_its_filter() -> None:
     assert np.abs(sizes) * found.force[:4] == pytest.approx(true, rel=0.1)
 
 
-def test_an_output_of_another_shape_does_not_answer() -> None:
+def test_an_output_of_another_shape_does_not_respond() -> None:
     phase = FUNDAMENTAL * TIME
     other = np.cos(phase) + np.cos(2 * phase + 2.5) - np.sin(3 * phase) + np.sin(4 * phase + 1)
     first, second = noisy(answer(2.0, 1.0), 0.1, 1), noisy(answer(60.0, 1.0), 0.1, 2)
@@ -63,7 +63,7 @@ def test_an_output_of_another_shape_does_not_answer() -> None:
     assert found.left[1, :4] == pytest.approx(4 * [1 / np.sqrt(2)], rel=0.2)  # all that it has
 
 
-def test_a_sine_alone_answers_nothing() -> None:
+def test_a_sine_has_no_shared_response() -> None:
     phase = FUNDAMENTAL * TIME
     assert response_of(noisy(np.cos(phase), 0.2, 1), noisy(np.sin(phase), 0.2, 2)) is None
 
@@ -76,7 +76,7 @@ def test_one_output_or_hardly_any_rows_have_no_force_to_share() -> None:
 
 
 @pytest.mark.parametrize("slope", [0.0, 10.0])
-def test_a_trend_does_not_change_who_answers_how(slope: float) -> None:
+def test_a_trend_does_not_change_the_response_of_an_output(slope: float) -> None:
     first, second = noisy(answer(2.0, 1.0), 0.1, 1), noisy(answer(60.0, 1.0), 0.1, 2)
     found = response_of(first + slope * TIME, second)
     assert found is not None

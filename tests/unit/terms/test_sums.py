@@ -20,6 +20,7 @@ from deeplfm.terms import (
     Composition,
     Covariates,
     Deep,
+    DeepTable,
     Dlfm,
     LocalLevel,
     MeanReversion,
@@ -170,12 +171,12 @@ def test_terms_that_exclude_each_other_are_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="warped and composition each bring hidden layers"):
         (WarpedTime() + Composition()).build(rows(), BuildContext())
     with pytest.raises(ConfigError, match="trend cannot stand beside shared_forces"):
-        (Trend() + SharedForces()).build(rows(), BuildContext())
+        (Trend() + SharedForces()).build_features(rows(), BuildContext())
 
 
 def test_names_stand_for_declared_models() -> None:
     assert models_of("dlfm", is_series=True) == {"dlfm": Dlfm()}
-    assert models_of("dlfm", is_series=False) == {"dlfm": Table()}
+    assert models_of("dlfm", is_series=False) == {"dlfm": DeepTable()}
     assert set(models_of("auto", is_series=True)) == {*STATE_SPACE, *CHALLENGERS}
     assert set(models_of("auto", is_series=True, effort="fast")) == set(STATE_SPACE)
     assert models_of("auto", True, "thorough") == models_of("ensemble", True)

@@ -25,7 +25,7 @@ def fitted(declared: str, values: np.ndarray) -> DeepLFMRegressor:
     return model.fit(np.arange(N_TRAIN), values[:N_TRAIN])
 
 
-def test_a_wandering_cycle_is_foretold_with_its_doubt() -> None:
+def test_a_cycle_with_a_random_walk_phase_is_forecast_with_its_uncertainty() -> None:
     """Of five records; the lines of a steady rhythm are sure of a phase that is lost."""
     ahead, gain, inside = np.arange(N_TRAIN, N_ROWS), [], []
     for seed in range(5):
@@ -42,7 +42,7 @@ def test_a_wandering_cycle_is_foretold_with_its_doubt() -> None:
     assert np.mean(inside) > 0.85
 
 
-def test_doubt_grows_and_is_that_of_the_shape_in_the_end() -> None:
+def test_uncertainty_grows_to_that_of_the_shape() -> None:
     model = fitted("warped + broadband", beats(0))
     std = model.posterior(np.arange(N_ROWS)).std().numpy()[:, 0]
     assert std[:N_TRAIN].mean() < 0.2

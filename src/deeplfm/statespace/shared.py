@@ -1,0 +1,164 @@
+"""A fitted state-space model of several outputs that share forces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from deeplfm.randomness import numpy_for
+from deeplfm.statespace.config import StateSpaceConfig
+from deeplfm.statespace.forces import N_STATES, Forces
+from deeplfm.statespace.joint import SHARED, JointSolved
+from deeplfm.statespace.joint_fit import SharedFit, fit_forces
+from deeplfm.statespace.model import Moments, StateSpaceLFM
+from deeplfm.statespace.parameters import Array, Layout
+
+_MOST_STATES = 96  # of all outputs together
+_MOST_VALUES = 15_000_000  # times × states²: memory
+
+
+class SharedForcesLFM(StateSpaceLFM):
+    r"""Latent force model of several outputs, y_d = own terms + Σ_q a_dqᵀ u_q + noise.
+
+    The forces u_q are common to all outputs, and each output responds to them in its own way
+    (:class:`~deeplfm.statespace.forces.Forces`). So a gap of one output is filled by its own past and
+    future, and by the other outputs inside the gap. Where the evidence finds no shared force, the outputs
+    stay independent.
+
+    Args:
+        config: what the model of each output is made of.
+        n_rows: rows that it keeps; :meth:`set_train_data` fills them.
+        n_errors: 0: measurement errors of rows are refused.
+        n_forces: the most forces.
+    """
+
+    n_shared: Tensor
+    force_rate: Tensor
+    force_frequency: Tensor
+    loadings: Tensor
+
+    def __init__(
+        self,
+        config: Sequence[StateSpaceConfig],
+        n_rows: int = 0,
+        n_errors: int = 0,
+        n_forces: int = 1,
+    ) -> None:
+        super().__init__(config, n_rows, n_errors)
+        self.n_forces = n_forces
+        double, n_draws = torch.float64, config[0].n_draws
+        self.register_buffer("n_shared", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("force_rate", torch.ones(n_draws, n_forces, dtype=double))
+        self.register_buffer("force_frequency", torch.zeros(n_forces, dtype=double))
+        shape = (n_draws, len(config), n_forces, N_STATES)
+        self.register_buffer("loadings", torch.zeros(shape, dtype=double))
+
+    @property
+    def constructor_arguments(self) -> dict[str, Any]:
+        """Arguments that make the same model, before its tensors are loaded."""
+        return super().constructor_arguments | {"n_forces": self.n_forces}
+
+    @torch.no_grad()
+    def fit(self, seed: int = 0, near: StateSpaceLFM | None = None) -> None:
+        """Fit the parameters of each output, then the forces that they share."""
+        super().fit(seed, near)
+        self.n_shared.zero_()
+        n_evolving = self._most_evolving()
+        known = [self._known(d) for d in range(len(self.config))]
+        if n_evolving is None or any(len(item.y) == 0 for item in known):
+            return
+        modes = [
+            self._draws_of(d).mean(0)  # draws are around the mode
+            for d in range(len(self.config))
+        ]
+        total = float(self.log_evidence.sum())
+        found = fit_forces(self.config, known, modes, total, [0.0] * self.n_forces, seed)
+        if found is not None:
+            self._set_forces(found, n_evolving)
+
+    def _most_evolving(self) -> int | None:
+        """Harmonics of each output that may evolve beside the others; None where memory is too small."""
+        n_outputs, n_times = len(self.config), len(self.x)
+        if n_outputs < 2:
+            return None
+        room = min(_MOST_STATES, int(np.sqrt(_MOST_VALUES / max(n_times, 1))))
+        left = room - 2 * n_outputs - N_STATES * self.n_forces
+        return max(left // (2 * n_outputs), 0) if left >= 0 or n_times < _MOST_STATES else None
+
+    def _set_forces(self, found: SharedFit, n_evolving: int) -> None:
+        """Keep fitted forces, and the parameters of each output beside them."""
+        config = []
+        for d, item in enumerate(self.config):
+            seasons = tuple(
+                replace(season, n_evolving=min(season.n_evolving, n_evolving))
+                for season in item.seasons
+                if found.has_seasons
+            )
+            config.append(replace(item, seasons=seasons))
+            before, after = Layout(item).names, Layout(config[d]).names
+            values = dict(zip(before, self._draws_of(d).T, strict=True))
+            fitted = np.stack([found.layout.own(draw)[d] for draw in found.draws], axis=1)
+            values |= dict(zip(Layout(found.layout.config[d]).names, fitted, strict=True))
+            kept = np.stack([values[name] for name in after], axis=1)
+            self.draws[d, :, : len(after)] = torch.as_tensor(kept)
+        self.config = tuple(config)
+        forces = [found.layout.forces(draw) for draw in found.draws]
+        n_shared = len(found.layout.frequency)
+        self.n_shared.fill_(n_shared)
+        self.force_frequency[:n_shared] = torch.as_tensor(forces[0].frequency)
+        for s, drawn in enumerate(forces):
+            self.force_rate[s, :n_shared] = torch.as_tensor(drawn.rate)
+            self.loadings[s, :, :n_shared] = torch.as_tensor(drawn.loadings)
+
+    @property
+    def components(self) -> list[str]:
+        """Names of the components."""
+        return [*super().components, *([SHARED] if self.n_shared else [])]
+
+    @torch.no_grad()
+    def draw(self, x: Float[Tensor, "N P"], n_draws: int, seed: int) -> Float[Tensor, "S N D"]:
+        """Whole functions of all outputs together, with the draws of the parameters in turn."""
+        if not self.n_shared:
+            return super().draw(x, n_draws, seed)
+        generator = numpy_for(seed, "draw")
+        drawn = torch.zeros(n_draws, len(x), len(self.config), dtype=torch.float64)
+        for s, solved in enumerate(self._solved_together(x)):
+            some = slice(s, None, self.draws.shape[1])
+            if len(drawn[some]):
+                drawn[some] = torch.as_tensor(solved.draw(len(drawn[some]), generator))
+        return drawn.to(x)
+
+    def _moments(self, x: Float[Tensor, "N P"], component: str | None = None) -> Moments:
+        """Mean and variance of the function, or of one component, for each draw of the parameters."""
+        if not self.n_shared:
+            return super()._moments(x, component)
+        found = np.zeros((2, self.draws.shape[1], len(x), len(self.config)))
+        for s, solved in enumerate(self._solved_together(x)):
+            for d in range(len(self.config)):
+                found[:, s, :, d] = solved.moments(d, component)
+        mean, variance = torch.as_tensor(found).to(x)
+        return mean, variance
+
+    def _solved_together(self, x: Float[Tensor, "N P"]) -> Iterator[JointSolved]:
+        """All outputs at some rows, for each draw of the parameters."""
+        known = [self._known(d) for d in range(len(self.config))]
+        rows, n_shared = x.double().cpu().numpy(), int(self.n_shared)
+        parameters = [self._draws_of(d) for d in range(len(self.config))]
+        for s in range(self.draws.shape[1]):
+            forces = Forces(
+                self.force_rate[s, :n_shared].cpu().numpy(),
+                self.force_frequency[:n_shared].cpu().numpy(),
+                self.loadings[s, :, :n_shared].cpu().numpy(),
+            )
+            yield JointSolved.of(self.config, known, [item[s] for item in parameters], forces, rows)
+
+    def _draws_of(self, output: int) -> Array:
+        """Draws of the parameters of an output, ``S K``."""
+        n_parameters = len(Layout(self.config[output]).names)
+        return np.asarray(self.draws[output, :, :n_parameters].cpu().numpy())
