@@ -81,7 +81,7 @@ def test_a_clock_whose_dates_stand_beside_it():
     assert pair_of(given, "Time") == ("Date", "Time")
 
 
-def test_the_column_that_tells_more_is_the_clock():
+def test_the_column_with_more_detail_is_the_time_of_day():
     given = frame(DAYS, ["18:30", "19:30", "20:30"]).assign(Hour=[18, 19, 20], Sunset="18:44")
     assert pair_of(given[["Date", "Hour", "Sunset", "Time", "CO"]], "Date") == ("Date", "Time")
     assert pair_of(given[["Date", "Sunset", "Hour", "CO"]], "Date") == ("Date", "Hour")

@@ -16,7 +16,7 @@ import deeplfm
 QUICK = ["--model", "sinusoids + broadband", "--n-steps", "3"]
 SETTINGS = {"model", "effort", "n_steps"} | {
     *("batch_size", "time_limit", "patience", "input_dependent_noise", "device", "dtype"),
-    *("compile", "random_state", "n_jobs", "log_targets", "checkpoint"),
+    *("compile", "random_state", "n_jobs", "backend", "log_targets", "checkpoint"),
 }
 
 
@@ -24,7 +24,7 @@ def bits(folder):
     return deeplfm.load(folder).forecast(horizon=5).to_numpy().tobytes()
 
 
-def test_it_says_what_it_understood_and_found(place, call):
+def test_it_prints_the_roles_of_columns_and_the_result(place, call):
     done = call("fit", "vitals.csv", "-o", "new", *QUICK, "--verbose")
     assert done.code == 0
     assert done.err == ""
@@ -168,7 +168,7 @@ def test_quiet_says_nothing(place, call):
 
 
 @pytest.mark.filterwarnings("default")
-def test_a_time_limit_is_for_all_starts_and_what_it_left_out_is_told(place, call):
+def test_a_time_limit_is_for_all_candidates_and_untried_ones_are_reported(place, call):
     options = ("-v", "-o", "new", "--jobs", "1", "--time-limit", "0", "--n-steps", "1000")
     options = (*options, "--model", "ensemble")
     done = call("fit", "vitals.csv", *options)
@@ -197,7 +197,7 @@ def test_every_setting_of_the_library_is_an_option(call):
     assert set(FitOptions().parameters()) == SETTINGS
     usual = deeplfm.DeepLFMForecaster().get_params()
     assert FitOptions().parameters() == {name: usual[name] for name in SETTINGS} | {"n_jobs": -1}
-    assert SETTINGS == set(usual) - {"progress", "is_series"}
+    assert SETTINGS == set(usual) - {"progress", "is_series", "prior"}
 
 
 DRIVER = """

@@ -126,7 +126,7 @@ def test_scores_in_words(nmse, words):
     assert explained_variance(nmse) == words
 
 
-def test_a_model_saved_from_python_is_told_apart(place, call):
+def test_a_model_saved_from_python_is_described_as_such(place, call):
     t = np.linspace(0, 5, 40)
     regressor = deeplfm.DeepLFMRegressor(model="sinusoids + broadband", n_steps=1).fit(
         t, np.sin(3 * t)

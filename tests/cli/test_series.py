@@ -104,6 +104,6 @@ def test_a_column_that_is_named_is_no_clock(tmp_path):
     assert (series.time_columns, series.covariates) == (["Date"], ["hour"])
 
 
-def test_lines_of_the_file_are_told_where_times_are_in_two_columns(tmp_path):
+def test_errors_name_lines_of_the_file_where_times_are_in_two_columns(tmp_path):
     with pytest.raises(InputError, match="'oops' in line 3"):
         read(tmp_path / "log.csv", LOGGED.replace("19.00.00,,", "19.00.00,oops,"), target=["CO"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, get_type_hints
@@ -29,6 +30,7 @@ from deeplfm.cli import (
     info,
     models,
     reproduce,
+    tune,
     update,
 )
 from deeplfm.cli.messages import (
@@ -99,6 +101,7 @@ add_command(app, forecast.evaluate, forecast.EVALUATE_EXAMPLES)
 add_command(app, update.update, update.EXAMPLES)
 add_command(app, backtests.backtest, backtests.BACKTEST_EXAMPLES)
 add_command(app, backtests.compare, backtests.COMPARE_EXAMPLES)
+add_command(app, tune.tune, tune.EXAMPLES)
 add_command(app, curves.components, curves.COMPONENTS_EXAMPLES)
 add_command(app, curves.forces, curves.FORCES_EXAMPLES)
 add_command(app, figures.plot, figures.EXAMPLES)
@@ -133,6 +136,12 @@ def deeplfm_command(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; the entry point of the ``deeplfm`` script."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        print_error(
+            "torchrun: the command line runs in one process, and torchrun has started it. Start deeplfm "
+            "itself (--jobs), or give torchrun a script that calls DeepLFMRegressor.fit."
+        )
+        sys.exit(BAD_INPUT)
     try:
         with interrupt_on_sigterm():
             code = app(arguments, prog_name="deeplfm", standalone_mode=False)

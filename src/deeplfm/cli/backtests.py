@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from deeplfm.cli import panels
 from deeplfm.cli.inputs import load_forecaster, read_series
 from deeplfm.cli.options import (
     ColumnOptions,
@@ -19,6 +20,7 @@ from deeplfm.cli.options import (
 )
 from deeplfm.cli.outputs import Results
 from deeplfm.cli.summary import SCORES_EXPLAINED, of_series, score_table
+from deeplfm.errors import InputError
 
 BACKTEST_EXAMPLES = (
     "deeplfm backtest sales-model",
@@ -48,9 +50,12 @@ def backtest(
     Each fold fits the model to the rows before its origin, and scores it on the rows after it.
     """
     results = Results(run, out)
-    forecaster = load_forecaster(model)
+    forecaster = load_forecaster(model, may_be_panel=True)
     forecaster.set_params(progress=False if run.quiet else None)
     found = forecaster.backtest(folds, horizon)
+    if forecaster.panel_ is not None:
+        panels.write_scores(forecaster, results, found, {"model": model, "folds": folds})
+        return
     for side in ("start", "end"):
         found[side] = forecaster.timeline_.texts(forecaster.timeline_.read(found[side]))
     results.write(found, with_index=False)
@@ -94,6 +99,11 @@ def compare(
 
     results = Results(run, out)
     series = read_series(data, file, columns)
+    if series.n_series:
+        raise InputError(
+            f"{data}: {series.n_series} series found, and models are compared on one of them. Fit "
+            "each model to all with deeplfm fit, and score it with deeplfm backtest."
+        )
     results.terminal.print(*of_series(series, data))
     common = settings.parameters() | {"progress": False if run.quiet else None}
     declared = {text: DeepLFMForecaster(**common | {"model": text}) for text in models}

@@ -46,11 +46,6 @@ def pair_of(frame: pd.DataFrame, time: str, taken: Collection[str] = ()) -> tupl
 
     A time of day needs a name of time as well: a column "sunrise" is a value. Dates that do not repeat
     need none.
-
-    Args:
-        frame: the table.
-        time: name of the column of times.
-        taken: names of columns with another role.
     """
     column, others = frame[time], [name for name in frame.columns if name not in (time, *taken)]
     if _days(column) is None:

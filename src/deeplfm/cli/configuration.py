@@ -39,13 +39,7 @@ def use_config(context: typer.Context, path: Path | None) -> Path | None:
 
 
 def save_config(path: Path, context: typer.Context, resolved: Mapping[str, Any]) -> None:
-    """Write the options of a command to a file with which ``--config`` repeats it.
-
-    Args:
-        path: the file.
-        context: of the command.
-        resolved: values that were determined from the data.
-    """
+    """Write the options of a command to a file with which ``--config`` repeats it."""
     from deeplfm.io.files import write_whole
 
     values = {**context.params, **resolved}

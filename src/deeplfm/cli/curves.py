@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from deeplfm.cli import panels
 from deeplfm.cli.inputs import load_forecaster, read_like
 from deeplfm.cli.options import (
     Covariates,
@@ -65,7 +67,10 @@ def components(
     if horizon is not None and (until is not None or points is not None):
         raise InputError("--horizon: not possible with --until or --points. Leave one out.")
     results = Results(run, out, plot, has_table=True)
-    forecaster = load_forecaster(model)
+    forecaster = load_forecaster(model, may_be_panel=True)
+    if forecaster.panel_ is not None:
+        _write_panel(forecaster, results, model, horizon, until, coverage, plot)
+        return
     future = None
     if covariates is not None:
         future = read_like(forecaster, covariates, file, forecaster.covariates_)
@@ -107,6 +112,27 @@ def components(
     results.terminal.print(f"Components at {len(table)} times: {', '.join(names)}")
     content = {"model": model, "rows": len(table), "coverage": coverage, "components": names}
     results.print(content, table)
+
+
+def _write_panel(
+    forecaster: DeepLFMForecaster,
+    results: Results,
+    model: Path,
+    horizon: int | None,
+    until: Any,
+    coverage: float,
+    plot: Path | None,
+) -> None:
+    """Components of the forecasts of many series, in long form."""
+    panels.refuse_pages(plot, None)
+    if [horizon, until].count(None) != 1:
+        raise InputError("--horizon, --until: the model is a panel. Give one of them.")
+    found = forecaster.components(horizon, until, coverage=coverage)
+    names = ", ".join(found["component"].unique())
+    content = {"model": model, "coverage": coverage}
+    panels.write_table(
+        forecaster, results, found, content, f"Components of {len(forecaster)} series: {names}"
+    )
 
 
 def forces(

@@ -53,11 +53,22 @@ def demo(
     result = run_demo(variant.value, seed, quick)
     output = console()
     output.print(_table(result))
-    write_whole(figure_path, lambda path: toy_figure(result).savefig(path, format="png"))
+    titles = {name: _scores(result, name) for name in result.posteriors}
+    figure = toy_figure(result.data, result.posteriors, titles)
+    write_whole(figure_path, lambda path: figure.savefig(path, format="png"))
     output.print(f"Figure: {figure_path}", markup=False, highlight=False, soft_wrap=True)
     if json is not None:
         write_json(json, result.rows, result.settings)
         output.print(f"Scores: {json}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _scores(result: DemoResult, name: str) -> str:
+    """Scores of a model, as the title of its panel."""
+    gap, ahead = (result.row(name, split) for split in ("interpolation", "extrapolation"))
+    return (
+        f"gap: MNLL {gap.mnll:.2f}, coverage {gap.coverage95:.0%}\n"
+        f"extrapolation: NMSE {ahead.nmse:.2f}, MNLL {ahead.mnll:.2f}, coverage {ahead.coverage95:.0%}"
+    )
 
 
 def _table(result: DemoResult) -> Table:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deeplfm.cli import summary
+from deeplfm.cli import panels, summary
 from deeplfm.cli.configuration import FILE_NAME, save_config
 from deeplfm.cli.inputs import Series, read_series
 from deeplfm.cli.messages import INTERRUPTED
@@ -56,6 +56,7 @@ def fit(
 ) -> None:
     """Fit a model to a table with one row per time, and save it in a folder.
 
+    A table in long form, with a column that names the series of each row, is fitted series by series.
     Empty fields are gaps, in any target. The folder also holds all options as run.toml; --config
     repeats the fit with them.
     """
@@ -65,16 +66,20 @@ def fit(
     results = Results(run, report=report)
     series = read_series(data, file, columns)
     results.terminal.print(*summary.of_series(series, data))
+    if series.n_series:
+        panels.refuse_pages(None, report)
     with graceful_interrupts():  # the first one ends the fit, and not what saves its result
         forecaster = fit_series(series, settings, run, results.terminal)
         with written_together() as add:
             add(report, report_writer(forecaster))
             save_model(forecaster, folder, context, series, out=folder)
-    results.terminal.print(summary.target_table(forecaster))
-    if run.verbose:
+    if not series.n_series:
+        results.terminal.print(summary.target_table(forecaster))
+    if run.verbose and not series.n_series:
         results.terminal.print(summary.selection_table(forecaster))
     results.terminal.print(f"Model: {folder}")
-    results.print({"model": folder, **summary.of_model(forecaster)})
+    described = panels.of_panel(forecaster) if series.n_series else summary.of_model(forecaster)
+    results.print({"model": folder, **described})
     exit_if_interrupted(forecaster, results.terminal, f"{folder} holds")
     results.terminal.print(f"Next: deeplfm forecast {folder} --horizon 100 --plot forecast.png")
 
@@ -84,17 +89,23 @@ def fit_series(
 ) -> DeepLFMForecaster:
     """Fit a forecaster with the options of the command."""
     from deeplfm.estimators import DeepLFMForecaster
+    from deeplfm.training.work import announce
 
     started = time.monotonic()
     forecaster = DeepLFMForecaster(**settings.parameters(), progress=False if run.quiet else None)
+    announce.set(None if run.quiet else terminal.print)
     forecaster.fit(
         series.frame,
-        time=series.time if isinstance(series.time, str) else [*series.time],
+        time=[*series.time] if isinstance(series.time, list) else series.time,
         targets=[*series.targets],
         covariates=[*series.covariates],
         **series.fit_options,
     )
-    terminal.print(summary.of_fit(forecaster, time.monotonic() - started))
+    seconds = time.monotonic() - started
+    if series.n_series:
+        panels.print_fit(forecaster, terminal, seconds)
+    else:
+        terminal.print(summary.of_fit(forecaster, seconds))
     return forecaster
 
 
@@ -115,7 +126,7 @@ def save_model(
         resolved: other options that the command determined.
     """
     is_new = not folder.exists()
-    time = series.time if isinstance(series.time, str) else ",".join(series.time)
+    time = ",".join(series.time) if isinstance(series.time, list) else series.time
     resolved |= {"time": time, "target": series.targets, "covariate": series.covariates}
     try:
         forecaster.save(folder)
@@ -134,7 +145,12 @@ def exit_if_interrupted(forecaster: DeepLFMForecaster, terminal: Terminal, what:
         terminal: of the command.
         what: subject and verb of the sentence, such as "m holds".
     """
-    if forecaster.regressor_.fit_result_.interrupted:
+    is_cut = (
+        (forecaster.series_["status"] == "left out").any()
+        if forecaster.panel_ is not None
+        else forecaster.regressor_.fit_result_.interrupted
+    )
+    if is_cut:
         terminal.print(f"Interrupted: {what} the best model so far.")
         raise typer.Exit(INTERRUPTED)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+from deeplfm.cli import panels
 from deeplfm.cli.inputs import load_forecaster, pit_values, read_like, times_in
 from deeplfm.cli.options import (
     Covariates,
@@ -16,6 +17,7 @@ from deeplfm.cli.options import (
     Report,
     RunOptions,
     Table,
+    flag,
     option,
 )
 from deeplfm.cli.outputs import Results, by_time, report_writer, rounded
@@ -61,6 +63,10 @@ def forecast(
     quantiles: Annotated[
         str | None, option(None, "LEVELS", "Quantiles between 0 and 1, such as 0.1,0.5,0.9.")
     ] = None,
+    fallback: Annotated[
+        bool,
+        flag(None, "--fallback", "Repeat the last season of series that could not be fitted."),
+    ] = False,
     out: Table = None,
     plot: Plot = None,
     report: Report = None,
@@ -74,14 +80,26 @@ def forecast(
     if [horizon, until, times].count(None) != 2:
         raise InputError("--horizon, --until, --times: give one of them, the extent of a forecast.")
     results = Results(run, out, plot, report, has_table=True)
-    forecaster = load_forecaster(model)
+    forecaster = load_forecaster(model, may_be_panel=True)
+    chosen: dict[str, Any] = {
+        "level": _numbers(level, "--level"),
+        "quantiles": _numbers(quantiles, "--quantiles"),
+    }
+    if forecaster.panel_ is not None:
+        panels.refuse_pages(plot, report)
+        if times is not None:
+            raise InputError("--times: not possible with a panel. Give --horizon or --until.")
+        extent = {"horizon": horizon, "until": until, "coverage": coverage, "fallback": fallback}
+        if covariates is not None:
+            extent["covariates"] = panels.read_long(forecaster, covariates, file)
+        panels.write_forecast(forecaster, results, model, extent | chosen)
+        return
     needed = forecaster.covariates_
     future = None if covariates is None else read_like(forecaster, covariates, file, needed)
     given = None
     if times is not None:  # the file may hold the covariates too
         given = read_like(forecaster, times, file, [] if covariates is not None else needed)
         future = given if needed and future is None else future
-    chosen = {"level": _numbers(level, "--level"), "quantiles": _numbers(quantiles, "--quantiles")}
     found = forecaster.forecast(
         horizon,
         until,
@@ -122,7 +140,12 @@ def evaluate(
     predictive distributions.
     """
     results = Results(run, None, plot, report)
-    forecaster = load_forecaster(model)
+    forecaster = load_forecaster(model, may_be_panel=True)
+    if forecaster.panel_ is not None:
+        panels.refuse_pages(plot, report)
+        scores = forecaster.evaluate(panels.read_long(forecaster, data, file))
+        panels.write_scores(forecaster, results, scores, {"model": model, "data": data})
+        return
     later = read_like(forecaster, data, file)
     scores = forecaster.evaluate(later)
 

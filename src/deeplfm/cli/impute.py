@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deeplfm.cli import summary
+from deeplfm.cli import panels, summary
 from deeplfm.cli.fit import exit_if_interrupted, fit_series, save_model
 from deeplfm.cli.inputs import Series, load_forecaster, read_like, read_series
 from deeplfm.cli.options import (
@@ -29,6 +29,8 @@ from deeplfm.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
     from numpy import ndarray
+
+    from deeplfm.estimators import DeepLFMForecaster
 
 EXAMPLES = (
     "deeplfm impute vitals.csv --time t -o filled.csv",
@@ -79,10 +81,20 @@ def impute(
     if model_out is not None:
         check_model_folder(model_out, "--model-out", overwrite)
     if fitted is not None:
-        forecaster = load_forecaster(fitted)
+        forecaster = load_forecaster(fitted, may_be_panel=True)
+        if forecaster.panel_ is not None:
+            frame = panels.read_long(forecaster, data, file)
+            _impute_panel(forecaster, frame, results, data, intervals, coverage)
+            return
         frame = read_like(forecaster, data, file)
     else:
         series = read_series(data, file, columns)
+        if series.n_series:
+            forecaster = fit_series(series, settings, run, terminal)
+            _impute_panel(forecaster, series.frame, results, data, intervals, coverage)
+            if model_out is not None:
+                save_model(forecaster, model_out, context, series)
+            return
         if intervals:
             _check_names(series, data)
         terminal.print(*summary.of_series(series, data))
@@ -119,6 +131,20 @@ def impute(
     if model_out is not None:
         terminal.print(f"Model: {model_out}")
     exit_if_interrupted(forecaster, terminal, f"{out or 'the table'} comes from")
+
+
+def _impute_panel(
+    forecaster: DeepLFMForecaster,
+    frame: pd.DataFrame,
+    results: Results,
+    data: str,
+    intervals: bool,
+    coverage: float,
+) -> None:
+    """Fill the gaps of many series; rows come series by series."""
+    filled = forecaster.impute(frame, intervals=intervals, coverage=coverage)
+    text = f"Filled the gaps of {len(forecaster)} series: {len(filled)} rows"
+    panels.write_table(forecaster, results, filled, {"data": data}, text)
 
 
 def _has_gaps(series: Series) -> bool:

@@ -37,6 +37,7 @@ class Series:
         time_is_guessed: the user did not name the column of times.
         left_out: columns that are neither named nor numbers.
         fit_options: other arguments of ``DeepLFMForecaster.fit``.
+        n_series: of a table in long form; ``None`` for one series.
     """
 
     frame: pd.DataFrame
@@ -47,6 +48,7 @@ class Series:
     time_is_guessed: bool
     left_out: list[str]
     fit_options: dict[str, Any]
+    n_series: int | None = None
 
     @property
     def missing_values(self) -> tuple[float, ...]:
@@ -57,9 +59,13 @@ class Series:
 def read_series(source: str, file: FileOptions, columns: ColumnOptions) -> Series:
     """Read a table and determine the roles of its columns."""
     from deeplfm.estimators.known_inputs import is_category
+    from deeplfm.estimators.panel_columns import series_column
     from deeplfm.estimators.year_columns import are_parts_of_a_year
 
-    frame = _read(source, file)
+    frame = read_frame(source, file)
+    series = series_column(frame, columns.series)
+    if series is not None:
+        return _read_panel(source, frame, columns, series)
     stamps = _times_beside_row_numbers(frame)
     covariates = split_names(columns.covariate, frame)
     targets = split_names(columns.target, frame)
@@ -83,8 +89,46 @@ def read_series(source: str, file: FileOptions, columns: ColumnOptions) -> Serie
     )
 
 
-def load_forecaster(path: Path) -> DeepLFMForecaster:
-    """Load the forecaster in a folder."""
+def _read_panel(source: str, frame: pd.DataFrame, columns: ColumnOptions, series: str) -> Series:
+    """A table in long form; a field that is no number is left to the fit of its series."""
+    from deeplfm.cli.panels import with_numbers
+    from deeplfm.estimators.known_inputs import is_category
+    from deeplfm.estimators.panel_columns import PanelColumns
+    from deeplfm.estimators.year_columns import are_parts_of_a_year
+
+    covariates, targets = split_names(columns.covariate, frame), split_names(columns.target, frame)
+    time: Any = columns.time
+    if series in frame.columns and not (time is None and "ds" in frame.columns):
+        first = frame[frame[series] == frame[series].iloc[0]].drop(columns=series)
+        found = _time_columns(first, time, None, [*targets, *covariates], source)
+        if len(found) == 2 and not are_parts_of_a_year(found):
+            raise InputError(
+                f"--time: {source} has its times in two columns, {found[0]!r} and {found[1]!r}, which a "
+                "table of several series cannot have. Join them to one."
+            )
+        time = found if len(found) > 1 else found[0]
+    roles = PanelColumns.choose(frame, series, time, targets or None, covariates or None)
+    numbers = [*roles.targets, *(name for name in covariates if not is_category(frame[name]))]
+    return Series(
+        with_numbers(frame, [str(name) for name in numbers], source),
+        roles.time,
+        roles.time if isinstance(roles.time, list) else [roles.time],
+        [str(name) for name in roles.targets],
+        covariates,
+        columns.time is None,
+        [],
+        columns.fit_options() | {"series": series, "pooled": columns.pooled},
+        frame[series].nunique(),
+    )
+
+
+def load_forecaster(path: Path, may_be_panel: bool = False) -> DeepLFMForecaster:
+    """Load the forecaster in a folder.
+
+    Args:
+        path: of the folder.
+        may_be_panel: the command takes a forecaster of many series too.
+    """
     import deeplfm
     from deeplfm.estimators import DeepLFMForecaster
 
@@ -93,6 +137,11 @@ def load_forecaster(path: Path) -> DeepLFMForecaster:
         raise InputError(
             f"{path}: this is a {type(model).__name__}, and the command needs a DeepLFMForecaster. "
             "Fit one with deeplfm fit, or use this model from Python."
+        )
+    if model.panel_ is not None and not may_be_panel:
+        raise InputError(
+            f"{path}: this is a panel of {len(model)} series, and the command shows one. Use forecast, "
+            "evaluate, components, backtest, impute or update; or model[name] from Python."
         )
     return model
 
@@ -103,17 +152,10 @@ def read_like(
     file: FileOptions,
     columns: Sequence[str | int] | None = None,
 ) -> pd.DataFrame:
-    """Read a table whose columns have the names of a model's.
-
-    Args:
-        forecaster: the model.
-        source: file.
-        file: its format.
-        columns: required beside the times; by default all targets and covariates.
-    """
+    """Read a table with the times and the columns of a model; by default all targets and covariates."""
     from deeplfm.cli.clocks import named_pair, pair_of
 
-    frame = _read(source, file, fewest_columns=2 if columns is None or columns else 1)
+    frame = read_frame(source, file, fewest_columns=2 if columns is None or columns else 1)
     time, known = forecaster.timeline_.name, frame.columns
     times: list[str | int]
     if time is None:  # the model was fitted to a frame indexed by time
@@ -147,10 +189,7 @@ def pit_values(
 ) -> dict[str, Float64[ndarray, " N"]]:
     """Predictive distribution function at the observations (PIT), by target.
 
-    Args:
-        forecaster: the model.
-        later: a table of observations; those known in training are left out. By default the training
-            data.
+    By default those of the training data; of a table of later ones, those that training did not have.
     """
     import numpy as np
     import torch
@@ -180,7 +219,8 @@ def split_names(given: Sequence[str] | None, frame: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys(name for name in names if name))
 
 
-def _read(source: str, file: FileOptions, fewest_columns: int = 2) -> pd.DataFrame:
+def read_frame(source: str, file: FileOptions, fewest_columns: int = 2) -> pd.DataFrame:
+    """The table of a file, with its fields as they are written."""
     from deeplfm.data.tables import read_table
 
     return read_table(

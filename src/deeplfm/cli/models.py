@@ -12,7 +12,7 @@ from deeplfm.cli.terminal import Terminal, table
 EXAMPLES = ("deeplfm models", "deeplfm models --json")
 _NAMED = {
     "ensemble": "compare LFMs, DLFMs and other models on held-out rows, and average the best",
-    "auto": "compare LFMs and DLFMs on held-out rows, and average the best",
+    "auto": "the default: sums solved in state-space form; of a table, a smooth function of the inputs",
     "dlfm": "one deep latent force model, beside sinusoids",
     "lfm": "the classical latent force model, whose outputs share their forces",
 }

@@ -21,9 +21,9 @@ def option(panel: str | None, metavar: str, help: str, *names: str, **more: Any)
     return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **more)
 
 
-def flag(panel: str | None, name: str, help: str) -> Any:
+def flag(panel: str | None, name: str, help: str, *short: str) -> Any:
     """An option without a value."""
-    return typer.Option(name, metavar="", help=help, rich_help_panel=panel)
+    return typer.Option(name, *short, metavar="", help=help, rich_help_panel=panel)
 
 
 def complete_models(incomplete: str) -> Iterator[str]:
@@ -102,6 +102,14 @@ class FileOptions:
     )
 
 
+class Backend(StrEnum):
+    """Where parallel work runs."""
+
+    LOKY = "loky"
+    DASK = "dask"
+    RAY = "ray"
+
+
 class Duplicates(StrEnum):
     """How to treat rows with the same time."""
 
@@ -156,6 +164,16 @@ class ColumnOptions:
     zone: Annotated[
         str | None, _data("ZONE", "Time zone of dates without one, such as Europe/Berlin.")
     ] = None
+    series: Annotated[
+        str | None,
+        _data(
+            "COLUMN",
+            "Names the series of each row, in a table of many. Default: unique_id or item_id, if there.",
+        ),
+    ] = None
+    pooled: Annotated[
+        bool, flag("Data", "--pooled", "Many series share a prior of their parameters.")
+    ] = False
 
     def fit_options(self) -> dict[str, Any]:
         """Arguments of ``DeepLFMForecaster.fit`` that do not depend on the table."""
@@ -237,6 +255,13 @@ class FitOptions:
     jobs: Annotated[int | None, _training("N", "Parallel fits. Default: one per core.", min=1)] = (
         None
     )
+    backend: Annotated[
+        Backend | None,
+        typer.Option(
+            help="Where they run: this machine, or a cluster of Dask or Ray that is set up.",
+            rich_help_panel="Training",
+        ),
+    ] = None
     device: Annotated[str, _training("DEVICE", "cpu, cuda, ...")] = "cpu"
     dtype: Annotated[
         Precision | None, typer.Option(help="Precision.", rich_help_panel="Training")
@@ -255,7 +280,8 @@ class FitOptions:
         if self.model.startswith("{"):  # candidates, from a table [model] of a file
             values["model"] = json.loads(self.model)
         values["random_state"] = values.pop("seed")
-        values["n_jobs"] = values.pop("jobs") or -1
+        jobs = values.pop("jobs")
+        values["n_jobs"] = jobs if jobs or self.backend else -1
         return {name: str(v) if isinstance(v, StrEnum) else v for name, v in values.items()}
 
 
@@ -273,25 +299,9 @@ class OutputOptions:
 class RunOptions(OutputOptions):
     """Options of commands that compute something."""
 
-    quiet: Annotated[
-        bool,
-        typer.Option(
-            "--quiet",
-            "-q",
-            metavar="",
-            help="Print only warnings and errors.",
-            rich_help_panel="Run",
-        ),
-    ] = False
+    quiet: Annotated[bool, flag("Run", "--quiet", "Print only warnings and errors.", "-q")] = False
     verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose",
-            "-v",
-            metavar="",
-            help="Print the candidates of a fit with their scores and weights.",
-            rich_help_panel="Run",
-        ),
+        bool, flag("Run", "--verbose", "Print the candidates with scores and weights.", "-v")
     ] = False
     config: Annotated[
         Path | None,

@@ -72,11 +72,7 @@ def check_model_folder(path: Path, option: str, overwrite: bool) -> Path:
 
 
 def check_no_input_is_replaced(values: Mapping[str, Any]) -> None:
-    """Raise an error if a file that a command would write is one that it reads.
-
-    Args:
-        values: of the arguments and options of the command.
-    """
+    """Raise an error if a file that a command would write is one that it reads."""
     for option, source in product(_OUTPUTS, _INPUTS):
         written, read = values.get(option), values.get(source)
         with suppress(OSError):
@@ -169,15 +165,7 @@ class Results:
         with_index: bool = True,
         delimiter: str = ",",
     ) -> None:
-        """Write the requested files, all or none, then standard output.
-
-        Args:
-            frame: the table.
-            draw: returns the figure.
-            write_page: writes the report to a path.
-            with_index: whether the index of the table is written too.
-            delimiter: of CSV.
-        """
+        """Write the requested files, all or none, then standard output."""
         from deeplfm.data.tables import write_table
 
         def write(place: Path | str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deeplfm.cli.messages import print_error
-from deeplfm.cli.options import RunOptions, flag, option
+from deeplfm.cli.options import Backend, RunOptions, flag, option
 from deeplfm.cli.outputs import check_file, check_folder
 from deeplfm.cli.terminal import Terminal, table
 from deeplfm.errors import ConfigError, DeepLFMError, InputError
@@ -69,6 +69,9 @@ class Effort:
         int | None,
         option(None, "N", "Processes of one thread each. Default: one per core.", min=1),
     ] = None
+    backend: Annotated[Backend | None, typer.Option(help="Where they run, as for deeplfm fit.")] = (
+        None
+    )
     retry: Annotated[bool, flag(None, "--retry", "Repeat fits that failed in an earlier run.")] = (
         False
     )
@@ -232,6 +235,7 @@ def _run(setup: Setup, out: Path, effort: Effort, run: RunOptions) -> tuple[Outc
     """Compute the requested fits, and gather all results of the experiment."""
     from deeplfm.experiments import runner
     from deeplfm.experiments.results import gathered, publish
+    from deeplfm.selection.backends import on_backend
 
     experiment = setup.declared()
     labels = [part.strip() for item in effort.models or [] for part in item.split(",")]
@@ -246,7 +250,8 @@ def _run(setup: Setup, out: Path, effort: Effort, run: RunOptions) -> tuple[Outc
 
     try:
         if not effort.show:
-            runner.run(tasks, folder, effort.jobs, effort.retry, report, effort.fresh)
+            with on_backend(effort.backend):
+                runner.run(tasks, folder, effort.jobs, effort.retry, report, effort.fresh)
     except KeyboardInterrupt:
         progress.print("Stopped. The same command continues the run.")
         raise

@@ -29,7 +29,8 @@ def of_series(series: Series, source: str) -> list[str]:
     """Rows of a table and the roles of its columns."""
     guess = " (--time names another)" if series.time_is_guessed else ""
     times = " and ".join(map(repr, series.time_columns))
-    lines = [f"{source}: {len(series.frame)} rows, time in {times}{guess}"]
+    many = f" of {series.n_series} series" if series.n_series else ""
+    lines = [f"{source}: {len(series.frame)} rows{many}, time in {times}{guess}"]
     lines.append(f"Targets: {', '.join(series.targets)}")
     if series.covariates:
         lines.append(f"Covariates: {', '.join(series.covariates)}")

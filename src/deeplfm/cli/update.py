@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from deeplfm.cli import panels
 from deeplfm.cli.inputs import load_forecaster, read_like
 from deeplfm.cli.options import (
     Data,
@@ -45,7 +46,14 @@ def update(
     """
     folder = check_model_folder(out or model, "--out", overwrite)
     results = Results(run)
-    forecaster = load_forecaster(model)
+    forecaster = load_forecaster(model, may_be_panel=True)
+    if forecaster.panel_ is not None:
+        rows = panels.read_long(forecaster, data, file)
+        forecaster.update(rows, duplicates=str(duplicates))
+        forecaster.save(folder)
+        results.terminal.print(f"Updated series with {len(rows)} rows", f"Model: {folder}")
+        results.print({"model": folder, "rows": len(rows)})
+        return
     before = len(forecaster.training_)
     forecaster.update(read_like(forecaster, data, file), duplicates=str(duplicates))
     forecaster.save(folder)

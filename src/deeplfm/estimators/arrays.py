@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from deeplfm.errors import InputError
+from deeplfm.estimators.stamps import LARGEST
+from deeplfm.training.distributed import world
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -25,7 +27,6 @@ _LONGEST_SERIES, _LONGEST_IN_BATCHES = 20_000, 100_000
 _LARGE = 2**24  # values, 128 MB in float64, that are not copied
 _MOST_COMPARED = 10_000  # rows among which equal ones are looked for
 _CHUNK_VALUES = 2**19  # 4 MB in float64
-_LARGEST = 1e150  # the square of a larger number may overflow
 
 
 # how messages write a time of the model, which a forecaster knows in its user's kind
@@ -46,6 +47,7 @@ class Arrays:
         weight: of every row; ``None`` where all that count have weight 1.
         index: which rows count, in which order; ``None`` for all in their own order.
         are_mapped: whether some are memory-mapped.
+        error: standard deviation of the measurement error of each target; ``None`` without one.
     """
 
     x: NDArray[Any]
@@ -53,9 +55,17 @@ class Arrays:
     weight: Array | None
     index: Index | None
     are_mapped: bool
+    error: Array | None = None
 
     @classmethod
-    def of(cls, x: Any, y: Any, sample_weight: Any, fewest_known: int = 3) -> Arrays:
+    def of(
+        cls,
+        x: Any,
+        y: Any,
+        sample_weight: Any,
+        fewest_known: int = 3,
+        measurement_error: Any = None,
+    ) -> Arrays:
         """Check what the user gave; each target needs some known values."""
         inputs = check_inputs(x)
         weight, index = check_weights(sample_weight, len(inputs)), None
@@ -65,7 +75,8 @@ class Arrays:
         if weight is not None and (weight[weight > 0] == 1).all():
             weight = None
         are_mapped = isinstance(x, np.memmap) or isinstance(y, np.memmap)
-        return cls(inputs, targets, weight, index, are_mapped)
+        error = check_errors(measurement_error, targets)
+        return cls(inputs, targets, weight, index, are_mapped, error)
 
     def __len__(self) -> int:
         return len(self.x) if self.index is None else len(self.index)
@@ -86,10 +97,23 @@ class Arrays:
         weight = None if self.weight is None else self.weight[where]
         return _double(self.x[where]), _double(self.y[where]), weight
 
+    def read_error(self, rows: Index | slice) -> Array | None:
+        """Measurement errors of some rows."""
+        if self.error is None:
+            return None
+        return self.error[rows if self.index is None else self.index[rows]]
+
     def chunks(self) -> Iterator[tuple[Array, Array, Array | None]]:
         """Inputs, targets and weights of all rows, a bounded number at a time."""
         n_rows = _chunk_rows(self.x.shape[1] + self.y.shape[1])
         for first in range(0, len(self), n_rows):
+            yield self.read(slice(first, first + n_rows))
+
+    def own_chunks(self) -> Iterator[tuple[Array, Array, Array | None]]:
+        """The chunks that this process reads of those of all rows: all, unless several share a fit."""
+        n_rows = _chunk_rows(self.x.shape[1] + self.y.shape[1])
+        firsts = range(0, len(self), n_rows)
+        for first in firsts[world().part(len(firsts))]:
             yield self.read(slice(first, first + n_rows))
 
     def merged(self) -> Arrays:
@@ -98,7 +122,7 @@ class Arrays:
         A row of weight 2 must give the same fit as the row given twice, wherever it is, and held-out
         rows and batches are chosen by position. Of very many rows, each matters too little.
         """
-        if len(self) > _MOST_COMPARED:
+        if len(self) > _MOST_COMPARED or self.error is not None:
             return self
         x, y, weight = self.read(slice(None))
         values = np.hstack([x, y])
@@ -159,13 +183,7 @@ class Arrays:
 
 
 def check_inputs(x: Any, n_columns: int | None = None, owner: str = "model") -> NDArray[Any]:
-    """Inputs as a finite matrix of numbers; a vector is one column.
-
-    Args:
-        x: inputs.
-        n_columns: how many columns there must be; ``None`` for any number.
-        owner: name of the estimator, for messages.
-    """
+    """Inputs as a finite matrix of numbers; a vector is one column."""
     array = _matrix(x, "X")
     n_bad, where = _count(array, lambda values: ~np.isfinite(values))
     if n_bad:
@@ -212,14 +230,7 @@ def check_vector(x: Any, is_series: bool | None) -> None:
 def check_targets(
     y: Any, n_rows: int, index: Index | None = None, fewest_known: int = 1
 ) -> NDArray[Any]:
-    """Targets as a matrix of numbers in which NaN marks a missing value.
-
-    Args:
-        y: targets.
-        n_rows: number of rows of the inputs.
-        index: rows that count; ``None`` for all.
-        fewest_known: values that every column must have.
-    """
+    """Targets as a matrix of numbers in which NaN marks a missing value."""
     if y is None:
         raise InputError(
             "y: fit requires y to be passed, but the target y is None. Give one target row per input."
@@ -237,7 +248,9 @@ def check_targets(
         )
     _check_range(array, "y")
     n_rows = n_rows if index is None else len(index)
-    missing = sum(np.isnan(chunk).sum(0) for _, chunk in _chunks(array, index))
+    none = np.zeros(array.shape[1], dtype=np.int64)
+    own = sum((np.isnan(chunk).sum(0) for _, chunk in _chunks(array, index)), start=none)
+    missing = np.sum(world().gather(own), axis=0)
     for column, known in enumerate((n_rows - missing).tolist()):
         if known < fewest_known:
             raise InputError(
@@ -249,10 +262,10 @@ def check_targets(
 
 def _check_range(array: NDArray[Any], name: str) -> None:
     """Refuse numbers so large that their squares overflow."""
-    n_large, where = _count(array, lambda values: np.abs(values) > _LARGEST)
+    n_large, where = _count(array, lambda values: np.abs(values) > LARGEST)
     if n_large:
         raise InputError(
-            f"{name}: {n_large} values are larger than {_LARGEST:g} (first: {where}), beyond which "
+            f"{name}: {n_large} values are larger than {LARGEST:g} (first: {where}), beyond which "
             "squares overflow. Give them in a larger unit."
         )
 
@@ -272,6 +285,27 @@ def check_weights(sample_weight: Any, n_rows: int) -> Array | None:
             f"Found a smallest of {weight.min()} and a largest of {weight.max()}."
         )
     return weight
+
+
+def check_errors(measurement_error: Any, y: NDArray[Any]) -> Array | None:
+    """Standard deviations of measurement errors, one for each target that is known."""
+    if measurement_error is None:
+        return None
+    error = np.asarray(measurement_error, dtype=np.float64)
+    error = error[:, None] if error.ndim == 1 else error
+    if error.shape not in (y.shape, (len(y), 1)):
+        raise InputError(
+            f"measurement_error: shape {error.shape}, but y has {y.shape}. Give one standard deviation "
+            "for each row, or for each target of each row."
+        )
+    error = np.where(np.isnan(_double(y)), 0.0, error)
+    if not (np.isfinite(error).all() and (error >= 0).all()):
+        row, column = np.argwhere(~(np.isfinite(error) & (error >= 0)))[0]
+        raise InputError(
+            f"measurement_error: {error[row, column]} in row {row}, column {column}. Give a finite "
+            "standard deviation of at least 0 wherever the target is known."
+        )
+    return error if error.any() else None
 
 
 def _matrix(value: Any, name: str) -> NDArray[Any]:
@@ -310,9 +344,10 @@ def _chunk_rows(n_columns: int) -> int:
 
 
 def _chunks(array: NDArray[Any], index: Index | None = None) -> Iterator[tuple[int, Array]]:
-    """Consecutive rows in float64, with the number of the first, a bounded number at a time."""
+    """Rows that this process reads, in float64, with the number of the first; some at a time."""
     n_rows, size = len(array) if index is None else len(index), _chunk_rows(array.shape[1])
-    for first in range(0, n_rows, size):
+    firsts = range(0, n_rows, size)
+    for first in firsts[world().part(len(firsts))]:
         rows = slice(first, first + size)
         yield first, _double(array[rows] if index is None else array[index[rows]])
 
@@ -328,7 +363,8 @@ def _count(
             row, column = np.argwhere(bad)[0]
             where = f"row {first + row}, column {column}"
         total += int(bad.sum())
-    return total, where
+    totals, places = zip(*world().gather((total, where)), strict=True)
+    return sum(totals), next((place for place in places if place), None)
 
 
 def _double(values: NDArray[Any]) -> Array:

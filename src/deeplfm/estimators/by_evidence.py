@@ -8,28 +8,34 @@ of the next row. So several sums have equal weights.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from deeplfm.errors import TrainingDivergedError
+from deeplfm.errors import ConfigError, TrainingDivergedError
 from deeplfm.estimators.arrays import Arrays
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.predictive.metrics import nmse
 from deeplfm.predictive.mixture import mix
 from deeplfm.selection.average import ModelAverage
 from deeplfm.selection.candidate import Candidate
+from deeplfm.selection.parallel import attempt_all
 from deeplfm.selection.select import CandidateResult, Comparison, Selection, compare
 from deeplfm.selection.split import hold_out
 from deeplfm.statespace import StateSpaceLFM
 from deeplfm.terms import Sum
+from deeplfm.terms.candidates import CHALLENGERS
 from deeplfm.training import Rows, RowSource
+from deeplfm.training.checkpoint import part
+from deeplfm.training.interruption import stop_reason, stop_requested, time_left, within
+from deeplfm.training.loop import History
 
-Prepare = Callable[[NDArray[np.bool_]], tuple[Scaling, Rows, list[Candidate]]]
+Prepare = Callable[[NDArray[np.bool_], bool], tuple[Scaling, Rows, list[Candidate]]]
 
 
 FEWEST_TO_CHALLENGE = (
@@ -38,9 +44,33 @@ FEWEST_TO_CHALLENGE = (
 _MARGIN = 0.05  # nats per row by which one of them must lead
 
 
-def is_exact(model: Any) -> bool:
+def is_exact(model: Any) -> TypeGuard[Sum]:
     """Whether a declared model is a sum in state-space form."""
     return isinstance(model, Sum) and model.is_markov
+
+
+def with_errors(models: dict[str, Any], log_targets: bool | None) -> dict[str, Any]:
+    """The models that take measurement errors: sums in state-space form, without logarithms."""
+    if log_targets:
+        raise ConfigError(
+            "measurement_error: log_targets=True found. The errors add to the values and not to their "
+            "logarithms. Give log_targets=None, or logarithms and their errors as the targets."
+        )
+    exact = {
+        name: model for name, model in models.items() if is_exact(model) and model == model.alone
+    }
+    others = [name for name in models if name not in exact and name not in CHALLENGERS]
+    if others or not exact:
+        refuse_errors(", ".join(others or models))
+    return exact
+
+
+def refuse_errors(name: str) -> NoReturn:
+    """Raise the error of a model whose noise is the same for all rows."""
+    raise ConfigError(
+        f"measurement_error: {name} has noise that does not differ by row. Use 'auto' for a series, or a "
+        "sum of trend, season, level, reversion and covariates; or give row weights as sample_weight."
+    )
 
 
 def is_positive(arrays: Arrays) -> NDArray[np.bool_]:
@@ -57,33 +87,43 @@ def fit_by_evidence(
     is_log: NDArray[np.bool_],
     seed: int,
     is_scored: bool,
+    shares_forces: bool = False,
 ) -> tuple[Scaling, ModelAverage, Selection]:
     """Fit candidates in state-space form to all rows, and average them.
 
     Args:
-        prepare: scaling, rows and candidates, with logarithms of some targets; the last candidate is the
-            cheapest, and its evidence compares both scales.
+        prepare: scaling, rows and candidates, with logarithms of some targets, each output alone or with
+            forces that it shares; the last candidate is the cheapest, and its evidence compares both
+            scales.
         may_be_log: targets whose logarithms are compared by the evidence.
         is_log: targets that are modelled by their logarithm in any case.
         seed: of all that is random.
         is_scored: fit without the last rows too, and score the forecast of these.
+        shares_forces: a candidate has forces that outputs share.
     """
-    is_log = is_log | (may_be_log & _logarithms_are_better(prepare, may_be_log, seed))
-    scaling, rows, candidates = prepare(is_log)
-    results, models = [], []
-    for candidate in candidates:
-        began = time.process_time()
-        models.append(fitted(candidate, rows, seed))
-        results.append(
-            CandidateResult(candidate.name, "fitted", seconds=time.process_time() - began)
-        )
+    may_be_log = may_be_log & ~is_log
+    with within(time_left() / 2):
+        is_log, last = _on_better_scale(prepare, may_be_log, is_log, seed)
+    scaling, rows, candidates = prepare(is_log, False)
+    selection = Selection()
+    began = time.monotonic()
+    with part(scaling.digest):
+        found = _fitted_in_turn(candidates, rows, seed, last, shares_forces)
+    took = time.monotonic() - began
+    models = [model for _, model, _ in found]
     share = 1 / len(models)
+    for candidate, _, seconds in found:
+        record = CandidateResult(candidate.name, "fitted", seconds=seconds)
+        record.weight = [share] * rows.y.shape[1]
+        selection.candidates.append(record)
+        selection.members.append(candidate.name)
+        selection.is_for_gaps.append(False)
+    selection.add_untried([item.name for item in candidates[len(found) :]])
     weight = torch.full((len(models), rows.y.shape[1]), share, dtype=torch.float64)
-    selection = Selection(results, [item.name for item in results], [False] * len(results))
-    for result in results:
-        result.weight = [share] * rows.y.shape[1]
-    if is_scored:
-        _score(selection, scaling, candidates, rows, seed)
+    if is_scored and time_left() > took and not stop_requested():
+        with part(scaling.digest):
+            _score(selection, scaling, found, rows, seed)
+    selection.interrupted = stop_reason() == "interrupt"
     return scaling, ModelAverage(models, weight), selection
 
 
@@ -103,42 +143,89 @@ def challenge(
     return compare(with_margin, rows, True, seed, progress, n_jobs)
 
 
-def fitted(candidate: Candidate, rows: Rows, seed: int) -> StateSpaceLFM:
-    """The model of a candidate, fitted to rows."""
-    model = candidate.build(rows, seed)
+Near = Mapping[str, StateSpaceLFM]
+Found = list[tuple[Candidate, StateSpaceLFM, float]]
+
+
+def _fitted_in_turn(
+    candidates: list[Candidate],
+    rows: Rows,
+    seed: int,
+    last: tuple[StateSpaceLFM, float] | None,
+    shares_forces: bool,
+) -> Found:
+    """The last candidate, which may be fitted already, and then the others from its parameters."""
+    if last is None or shares_forces:
+        near = {} if last is None else {candidates[-1].name: last[0]}
+        first = _fitted(candidates[-1:], rows, seed, "all rows", near)
+    else:
+        first = [(candidates[-1], *last)]
+    others: Found = []
+    if len(candidates) > 1 and not stop_requested():
+        near = {candidate.name: first[0][1] for candidate in candidates}
+        others = _fitted(candidates[:-1], rows, seed, "all rows", near)
+    return others + first
+
+
+def _fitted(
+    candidates: Sequence[Candidate], rows: Rows, seed: int, label: str, near: Near
+) -> Found:
+    """Candidates, their models and seconds; those that no time is left for are missing, but not all.
+
+    A checkpoint keeps the models under the label. Searches start from the parameters of other models.
+    """
+    function = partial(_build, rows=rows, seed=seed, near=near)
+    found = attempt_all(function, candidates, is_optional=True, label=label, progress=False)
+    for _, result, _ in found:
+        if isinstance(result, Exception):
+            raise result
+    return [(candidate, models[0], seconds) for candidate, (models, _), seconds in found]
+
+
+def _build(
+    candidate: Candidate, rows: Rows, seed: int, near: Near
+) -> tuple[list[StateSpaceLFM], History]:
+    model = candidate.build(rows, seed, near.get(candidate.name))
     if not isinstance(model, StateSpaceLFM):
         raise TypeError(f"{candidate.name} is no sum in state-space form")
-    return model
+    return [model], History()
 
 
-def _logarithms_are_better(
-    prepare: Prepare, may_be_log: NDArray[np.bool_], seed: int
-) -> NDArray[np.bool_]:
-    """Targets whose rows are more probable by their logarithms, under the cheapest candidate."""
+def _on_better_scale(
+    prepare: Prepare, may_be_log: NDArray[np.bool_], is_log: NDArray[np.bool_], seed: int
+) -> tuple[NDArray[np.bool_], tuple[StateSpaceLFM, float] | None]:
+    """Targets to model by their logarithm; the last candidate and its seconds, if it was fitted so.
+
+    Logarithms are taken where the rows are more probable by them, under the last candidate of each output
+    alone.
+    """
     if not may_be_log.any():
-        return np.zeros_like(may_be_log)
-    plain, logarithms = (
-        _log_evidence(*prepare(is_log), seed) for is_log in (np.zeros_like(may_be_log), may_be_log)
-    )
-    return logarithms > plain
-
-
-def _log_evidence(
-    scaling: Scaling, rows: Rows, candidates: Sequence[Candidate], seed: int
-) -> NDArray[np.float64]:
-    """Of the last candidate, in the user's units, for each output."""
-    try:
-        model = fitted(candidates[-1], rows, seed)
-    except TrainingDivergedError:
-        return np.full(rows.y.shape[1], -np.inf)
-    jacobian = torch.where(rows.y.isnan(), 0.0, scaling.log_jacobian(rows.y))
-    return (model.log_evidence - (jacobian * rows.counts).sum(0)).numpy()
+        return is_log, None
+    scales = (is_log, is_log | may_be_log)
+    found: list[tuple[StateSpaceLFM, float] | None] = []
+    evidence = []
+    for n_left, some in zip((2, 1), scales, strict=True):
+        scaling, rows, candidates = prepare(some, True)
+        near = {candidates[-1].name: found[0][0]} if found and found[0] else {}
+        try:
+            with within(time_left() / n_left), part(scaling.digest):
+                ((_, model, seconds),) = _fitted(candidates[-1:], rows, seed, "scale", near)
+        except TrainingDivergedError:
+            found.append(None)
+            evidence.append(np.full(len(is_log), -np.inf))
+            continue
+        jacobian = torch.where(rows.y.isnan(), 0.0, scaling.log_jacobian(rows.y))
+        found.append((model, seconds))
+        evidence.append((model.log_evidence - (jacobian * rows.counts).sum(0)).numpy())
+    better = is_log | (may_be_log & (evidence[1] > evidence[0]))
+    same = [item for some, item in zip(scales, found, strict=True) if (some == better).all()]
+    return better, same[0] if same else None
 
 
 def _score(
     selection: Selection,
     scaling: Scaling,
-    candidates: Sequence[Candidate],
+    found: Found,
     rows: Rows,
     seed: int,
 ) -> None:
@@ -147,13 +234,20 @@ def _score(
     training = before.everything()
     if len(training) < 3 or bool((~training.y.isnan()).sum(0).lt(3).any()):
         return
+    try:
+        near = {candidate.name: model for candidate, model, _ in found}
+        candidates = [candidate for candidate, _, _ in found]
+        again = _fitted(candidates, training, seed, "score", near)
+    except TrainingDivergedError:
+        return
     predictions = []
-    for candidate, result in zip(candidates, selection.candidates, strict=True):
-        try:
-            prediction = fitted(candidate, training, seed).posterior(held_out.x)
-        except TrainingDivergedError:
-            return
-        result.mnll = (-held_out.mean_by_count(prediction.log_prob(held_out.y))).tolist()
+    for candidate, model, _ in again:
+        prediction = model.posterior(held_out.x)
+        if held_out.error is not None:
+            prediction.component_noise = prediction.component_noise + held_out.error
+        selection[candidate.name].mnll = (
+            -held_out.mean_by_count(prediction.log_prob(held_out.y))
+        ).tolist()
         predictions.append(prediction)
     share = torch.full((len(predictions), rows.y.shape[1]), 1 / len(predictions)).double()
     mean = mix(predictions, share[:, None]).mean

@@ -15,12 +15,15 @@ from deeplfm.ensemble.mixture_density import mixture_density_candidate
 from deeplfm.ensemble.nearest_neighbour_gp import nearest_neighbour_candidate
 from deeplfm.errors import ConfigError
 from deeplfm.selection.candidate import Candidate
+from deeplfm.statespace import StateSpaceLFM
 from deeplfm.terms import (
     BuildContext,
+    DeepTable,
     Dlfm,
     NamedModel,
     Paper,
     SharedForces,
+    Smooth,
     Sum,
     Table,
     Term,
@@ -46,16 +49,13 @@ _GAPS_ONLY: dict[str, Member] = {
 }
 NAMES = ("auto", "ensemble", "dlfm", "lfm", "paper", "reference")
 EFFORTS = ("fast", "default", "thorough")
+FEWEST_TO_COMPARE = 1000  # rows of a table from which on several candidates are compared by default
 
 
-def models_of(model: Any, is_series: bool, effort: str = "default") -> dict[str, Model]:
-    """The declared models behind the argument ``model``, by name.
-
-    Args:
-        model: a name, a text, a term, a sum, a whole model, or a dict of these.
-        is_series: the first input is time.
-        effort: how many candidates the name ``"auto"`` stands for.
-    """
+def models_of(
+    model: Any, is_series: bool, effort: str = "default", n_rows: int = FEWEST_TO_COMPARE
+) -> dict[str, Model]:
+    """The declared models behind the argument ``model``, by name."""
     if isinstance(model, dict):
         if not model:
             raise ConfigError("model: an empty dict found. Give at least one candidate in it.")
@@ -68,7 +68,7 @@ def models_of(model: Any, is_series: bool, effort: str = "default") -> dict[str,
         return models
     if isinstance(model, str) and model.strip().lower() in ("auto", "ensemble"):
         is_ensemble = model.strip().lower() == "ensemble" or effort == "thorough"
-        return _ensemble(is_series) if is_ensemble else _auto(is_series, effort)
+        return _ensemble(is_series) if is_ensemble else _auto(is_series, effort, n_rows)
     one = _one(model, is_series)
     return {model if isinstance(model, str) else str(model): one}
 
@@ -108,9 +108,10 @@ def candidates_of(
     return [_candidate(name, model, context, n_steps) for name, model in models.items()]
 
 
-def _auto(is_series: bool, effort: str) -> dict[str, Model]:
+def _auto(is_series: bool, effort: str, n_rows: int) -> dict[str, Model]:
     if not is_series:
-        return {"deep": Table()} if effort == "fast" else _ensemble(is_series)
+        is_one = effort == "fast" or n_rows < FEWEST_TO_COMPARE
+        return {"smooth": Smooth(), **({} if is_one else OF_ALL)}
     return {**STATE_SPACE, **({} if effort == "fast" else CHALLENGERS)}
 
 
@@ -143,7 +144,7 @@ def _read(model: Any, is_series: bool) -> Model:
         )
     name = model.strip()
     named: dict[str, Callable[[], Model]] = {
-        "dlfm": Dlfm if is_series else Table,
+        "dlfm": Dlfm if is_series else DeepTable,
         "lfm": lambda: Sum((SharedForces(),)),
         "paper": Paper,
     }
@@ -173,8 +174,8 @@ def _candidate(name: str, model: Model, context: BuildContext, n_steps: int | No
     steps = n_steps if n_steps is not None else STEPS.get(name, model.n_steps)
     context = replace(context, n_steps=steps)
 
-    def build(rows: Any, seed: int) -> Any:
-        return model.build(rows, replace(context, seed=seed))
+    def build(rows: Any, seed: int, near: StateSpaceLFM | None = None) -> Any:
+        return model.build(rows, replace(context, seed=seed, near=near))
 
     restarts = getattr(model, "n_restarts", 1)
     return Candidate(name, build, model.schedule(steps), model.margin, n_restarts=restarts)

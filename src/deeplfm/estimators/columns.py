@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float64
 from numpy import ndarray
+from pandas.api.interchange import from_dataframe
 from pandas.api.types import infer_dtype, is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
 from deeplfm.errors import InputError
@@ -98,15 +99,7 @@ class Roles:
         missing_values: Sequence[float] = (),
         with_targets: bool = True,
     ) -> pd.DataFrame:
-        """Targets, if there are any, and covariates as floats, by the times of their rows.
-
-        Args:
-            frame: from the user.
-            stamps: times of its rows.
-            known: levels of the covariates that are categories, which become their numbers.
-            missing_values: numbers that mark a missing target.
-            with_targets: whether the frame has targets.
-        """
+        """Targets, if there are any, and covariates as floats, by the times of their rows."""
         names = _existing(frame, [*self.targets * with_targets, *self.covariates], "frame")
         values = {}
         for name in names:
@@ -126,6 +119,8 @@ def as_frame(data: Any, where: str) -> pd.DataFrame:
     """A frame whose columns have one plain name each; a series is a frame of one column."""
     if isinstance(data, pd.Series):
         data = data.to_frame("y" if data.name is None else data.name)
+    if not isinstance(data, pd.DataFrame) and hasattr(data, "__dataframe__"):
+        data = _converted(data, where)
     if not isinstance(data, pd.DataFrame):
         raise InputError(
             f"{where}: a {type(data).__name__} found. Give a pandas DataFrame with a column for each "
@@ -143,6 +138,17 @@ def as_frame(data: Any, where: str) -> pd.DataFrame:
     if twice:
         raise InputError(f"{where}: several columns are named {twice[0]!r}. Rename or drop them.")
     return data
+
+
+def _converted(data: Any, where: str) -> pd.DataFrame:
+    """A frame of polars, Arrow or another library that has the dataframe protocol."""
+    try:
+        return data.to_pandas() if hasattr(data, "to_pandas") else from_dataframe(data)
+    except ImportError as error:
+        raise InputError(
+            f"{where}: a {type(data).__name__} is converted with {error.name}, which is not installed. "
+            "Install it with pip install 'deeplfm[parquet]', or give a pandas DataFrame."
+        ) from error
 
 
 def check_complete(values: pd.Series, name: Name, how: str = "") -> None:

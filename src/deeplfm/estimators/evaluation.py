@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from deeplfm.estimators.settings import is_whole
 from deeplfm.estimators.targets import OutlierWarning
 from deeplfm.predictive.metrics import nmse
 from deeplfm.predictive.mixture import Predictive
+from deeplfm.selection.backends import LostWorkerError, as_finished, n_workers, on_backend
 from deeplfm.training.progress import progress_bar
 
 SCORES = ("nmse", "mnll", "crps", "rmse", "mae", "coverage95")
@@ -28,13 +30,7 @@ SCORES = ("nmse", "mnll", "crps", "rmse", "mae", "coverage95")
 def score_table(
     regressor: DeepLFMRegressor, x: Float64[ndarray, "N P"], truth: pd.DataFrame
 ) -> pd.DataFrame:
-    """Scores of each target over the rows where it is known.
-
-    Args:
-        regressor: the fitted model.
-        x: inputs.
-        truth: observed targets of these inputs; NaN marks one that is missing.
-    """
+    """Scores of each target over the rows where it is known."""
     target = torch.from_numpy(truth.to_numpy(dtype=np.float64).copy())
 
     def question(posterior: Predictive, rows: slice) -> tuple[Tensor, ...]:
@@ -44,7 +40,7 @@ def score_table(
 
     mean, log_density, crps, position = regressor._in_chunks(x, question)
     error = mean - target
-    is_inside = ((position - 0.5).abs() <= 0.475).double()
+    is_inside = ((position - 0.5).abs() <= 0.95 / 2).double()
     scores = {
         "rows": (~target.isnan()).sum(0),
         "nmse": nmse(mean, target),
@@ -70,39 +66,49 @@ def backtest(
     horizon: int | None,
     bounds: Bounds | None = None,
 ) -> pd.DataFrame:
-    """Scores of each fold and target; see ``DeepLFMForecaster.backtest``.
-
-    Args:
-        settings: parameters of the regressor.
-        x: inputs of all rows, in order of time.
-        observed: their targets, by time.
-        folds: number of origins.
-        horizon: rows after each origin that are scored.
-        bounds: floor and cap of each target.
-    """
+    """Scores of each fold and target; see ``DeepLFMForecaster.backtest``."""
     origins = rolling_origins(observed, folds, horizon)
-    tables: list[pd.DataFrame] = []
-    with progress_bar("backtest", settings["progress"]) as bar:
+    tables: dict[int, pd.DataFrame] = {}
+    with on_backend(settings["backend"]), progress_bar("backtest", settings["progress"]) as bar:
         bar.update(0, len(origins), np.nan)
-        for fold, (origin, end) in enumerate(origins, start=1):
-            regressor = DeepLFMRegressor(**settings | {"progress": False})
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", OutlierWarning)  # the fit of all rows has warned
-                regressor.fit(x[:origin], observed.iloc[:origin].reset_index(drop=True))
-            set_bounds(regressor, bounds)
-            if regressor.fit_result_.interrupted:
+        n_jobs = min(n_workers(settings["n_jobs"]), len(origins))
+        own: dict[str, Any] = {"progress": False}
+        if n_jobs > 1:  # folds at a time, in place of candidates
+            own |= {"n_jobs": 1, "backend": None}
+        work = partial(_fold, settings | own, x, observed, bounds)
+        for index, table in as_finished(work, origins, n_jobs):
+            if isinstance(table, LostWorkerError):
+                raise table
+            if table is None:
                 if not tables:
                     raise KeyboardInterrupt
                 break  # the fit has warned, and an incomplete fold has no score
-            scores = score_table(regressor, x[origin:end], observed.iloc[origin:end])
-            scores = scores.rename(columns={"rows": "test_rows"}).reset_index()
-            window = observed.index[origin], observed.index[end - 1]
-            tables.append(
-                scores.assign(fold=fold, train_rows=origin, start=window[0], end=window[1])
-            )
-            bar.update(fold, len(origins), float(scores["mnll"].mean()))
+            tables[index] = table.assign(fold=index + 1)
+            bar.update(len(tables), len(origins), float(table["mnll"].mean()))
     columns = ["fold", "target", "train_rows", "test_rows", "start", "end", *SCORES]
-    return pd.concat(tables, ignore_index=True)[columns]
+    return pd.concat([tables[index] for index in sorted(tables)], ignore_index=True)[columns]
+
+
+def _fold(
+    settings: dict[str, Any],
+    x: Float64[ndarray, "N P"],
+    observed: pd.DataFrame,
+    bounds: Bounds | None,
+    window: tuple[int, int],
+) -> pd.DataFrame | None:
+    """Scores of one origin; ``None`` if its fit was interrupted."""
+    origin, end = window
+    regressor = DeepLFMRegressor(**settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OutlierWarning)  # the fit of all rows has warned
+        regressor.fit(x[:origin], observed.iloc[:origin].reset_index(drop=True))
+    set_bounds(regressor, bounds)
+    if regressor.fit_result_.interrupted:
+        return None
+    scores = score_table(regressor, x[origin:end], observed.iloc[origin:end])
+    scores = scores.rename(columns={"rows": "test_rows"}).reset_index()
+    first, last = observed.index[origin], observed.index[end - 1]
+    return scores.assign(train_rows=origin, start=first, end=last)
 
 
 def rolling_origins(

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -18,6 +19,13 @@ from deeplfm.estimators.columns import Name, Roles, as_frame
 from deeplfm.estimators.evaluation import backtest, score_table
 from deeplfm.estimators.inspected import InspectedForecaster
 from deeplfm.estimators.known_inputs import KnownInputs
+from deeplfm.estimators.measurement_error import (
+    by_target,
+    error_columns,
+    errors_of,
+    without_errors,
+)
+from deeplfm.estimators.over_series import OverSeries, over_series
 from deeplfm.estimators.predictions import fill_gaps, interval_columns, prediction_table
 from deeplfm.estimators.record import Record, in_order
 from deeplfm.estimators.regressor import DeepLFMRegressor
@@ -25,11 +33,12 @@ from deeplfm.estimators.saving import describe_forecaster, rebuild_forecaster
 from deeplfm.estimators.settings import DeepLFMSettings, with_parameters
 from deeplfm.estimators.timeline import Timeline
 from deeplfm.io.archive import Contents, Saved
+from deeplfm.io.storage import PARTS
 from deeplfm.predictive.mixture import Predictive
 
 
 @with_parameters
-class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
+class DeepLFMForecaster(InspectedForecaster, OverSeries, Saved, DeepLFMSettings):
     """Deep latent force model of a frame of series: forecasts and filled gaps with intervals.
 
     Times are numbers, timestamps or durations, regular or not, in any order; gaps are NaN. All
@@ -43,6 +52,7 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
         covariates_: names of the columns that are known at all times.
         inputs_: categories and calendar among the inputs.
         missing_values_: numbers that mark a missing target.
+        measurement_error_: column of the measurement errors of each target that has one.
         training_: what was learned from: targets and covariates as floats, by time, in order. Periods
             are timestamps here, and categories the numbers of their levels.
 
@@ -64,6 +74,7 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
     covariates_: list[Name]
     inputs_: KnownInputs
     missing_values_: tuple[float, ...]
+    measurement_error_: dict[Name, Name]
     training_: pd.DataFrame
     _frame: pd.DataFrame | None = None  # as the user gave it to fit
 
@@ -81,11 +92,19 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
         holidays: str | None = None,
         floor: float | None = None,
         cap: float | None = None,
+        series: str | None = None,
+        pooled: bool = False,
+        measurement_error: Name | list[Name] | dict[Name, Name] | None = None,
     ) -> Self:
         """Learn the series in a frame.
 
+        A frame in long form has a column that names the series of each row. Each series then has a
+        forecaster of its own, ``model[name]``; methods return tables in long form, and ``series_`` shows
+        what became of each.
+
         Args:
-            frame: a row for each time, in any order; NaN marks what is missing.
+            frame: a row for each time, in any order; NaN marks what is missing. Of pandas, polars or
+                Arrow.
             time: name of the column of times, or names of the columns of a year and its quarter, month,
                 day or hour. By default the index; if that only counts the rows, the column ``ds``, the
                 only column of timestamps, or columns of a year and its parts.
@@ -102,18 +121,43 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
                 part of it. Needs the package ``holidays``.
             floor: least value that a target can have; forecasts and intervals end there.
             cap: largest value that a target can have.
+            series: name of the column that names the series of a frame in long form. By default
+                ``unique_id`` or ``item_id``, if there is one.
+            pooled: learn a prior of the parameters of sums in state-space form that the series of a panel
+                share (``prior_``). It is for series that are alike; those of public competitions had no
+                gain from it.
+            measurement_error: name of the column of standard deviations of the measurement errors, in the
+                units of the targets: one for all targets, one for each, or a dict by target. Their
+                variance adds to the noise of the row; intervals hold a value without such an error.
         """
+        options = {
+            "duplicates": duplicates,
+            "zone": zone,
+            "missing_values": missing_values,
+            "calendar": calendar,
+            "holidays": holidays,
+            "floor": floor,
+            "cap": cap,
+        }
+        if self._fit_panel(frame, series, (time, targets, covariates), options, pooled):
+            return self
         settings = self._settings()
         given = as_frame(frame, "frame")
-        roles = Roles.choose(given, time, targets, covariates)
+        with_errors = [] if measurement_error is None else error_columns(given, measurement_error)
+        rest = given if measurement_error is None else without_errors(given, with_errors)
+        roles = Roles.choose(rest, time, targets, covariates)
         record = Record.of(given, roles, duplicates, zone, missing_values, calendar, holidays)
         has_bounds = floor is not None or cap is not None
         bounds = bounds_of(record.observed, floor, cap) if has_bounds else None
         settings["model"] = in_own_units(self.model, record.timeline, self.effort)
+        self.measurement_error_ = by_target(with_errors, record.targets) if with_errors else {}
+        error = self._errors(record, given, record.rows)
         token = time_text.set(record.timeline.text_of)
         try:
             self.regressor_ = DeepLFMRegressor(**settings).fit(
-                record.inputs(record.rows), record.observed.reset_index(drop=True)
+                record.inputs(record.rows),
+                record.observed.reset_index(drop=True),
+                measurement_error=error,
             )
         finally:
             time_text.reset(token)
@@ -129,6 +173,7 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
         check_is_fitted(self)
         return self.regressor_.selection_
 
+    @over_series
     def forecast(
         self,
         horizon: int | None = None,
@@ -139,6 +184,7 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
         *,
         level: float | list[float] | None = None,
         quantiles: float | list[float] | None = None,
+        fallback: bool = False,
     ) -> pd.DataFrame:
         """Expected values of the targets and intervals that hold an observation, by time.
 
@@ -154,6 +200,8 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
             coverage: probability of the interval.
             level: several intervals in place of one, in per cent, such as [80, 95].
             quantiles: quantiles in place of intervals, such as [0.1, 0.5, 0.9], or beside ``level``.
+            fallback: repeat the last season of those series of a panel that could not be fitted, with
+                the intervals of a seasonal random walk.
 
         Returns:
             For each target the columns ``{target}``, ``{target}_std``, ``{target}_low`` and
@@ -168,6 +216,7 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
             self.regressor_, x, self.timeline_.shown(index), self.targets_, columns
         )
 
+    @over_series
     def predict(self, X: Any = None, covariates: pd.DataFrame | None = None) -> pd.DataFrame:
         """Expected values of the targets alone, by time: the point forecast of :meth:`forecast`.
 
@@ -190,6 +239,7 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
         record = self._record
         return self.regressor_.posterior(record.inputs_at(record.timeline.read(times), covariates))
 
+    @over_series
     def impute(
         self,
         frame: pd.DataFrame | None = None,
@@ -215,6 +265,7 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
         predicted = prediction_table(self.regressor_, x, rows.index, self.targets_, columns)
         return fill_gaps(given, gaps, predicted, self.targets_, intervals)
 
+    @over_series
     def evaluate(self, later: pd.DataFrame) -> pd.DataFrame:
         """Scores on values that the model has not seen, for each target.
 
@@ -234,6 +285,7 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
         record = self._record
         return record.known_at(record.timeline.read(times))
 
+    @over_series
     def backtest(self, folds: int = 5, horizon: int | None = None) -> pd.DataFrame:
         """Scores of forecasts from several origins in the past, one row for each fold and target.
 
@@ -246,26 +298,57 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
                 would leave less than half of the rows to the first fold.
         """
         record = self._record
+        if self.measurement_error_:
+            raise ConfigError(
+                "backtest: the model was fitted with measurement_error, which the training rows do not "
+                "hold. Fit to the rows before an origin, and evaluate(later), for each origin."
+            )
         x = record.inputs(record.rows)
         settings = self._settings() | {"model": self.regressor_.model, "checkpoint": None}
         bounds = self.regressor_.scaling_.bounds
         return backtest(settings, x, record.observed, folds, horizon, bounds)
 
+    @over_series
     def update(self, later: pd.DataFrame, *, duplicates: str = "refuse") -> Self:
         """Take in new observations without training: exact output weights are updated in closed form.
 
         Args:
             later: a frame with the same columns. Values that were known before are left out, with a
-                warning; those in gaps are taken in.
+                warning; those in gaps are taken in. Columns of measurement errors may be left out.
             duplicates: "refuse" rows of the same time, or take their "mean".
         """
         record, given = self._record, as_frame(later, "later")
         values = in_order(record.read(given), given, duplicates, self.inputs_.levels)
         news = record.unseen(values)
-        self.regressor_.update(record.inputs(news), news[self.targets_].reset_index(drop=True))
+        self.regressor_.update(
+            record.inputs(news),
+            news[self.targets_].reset_index(drop=True),
+            measurement_error=self._errors(record, given, news),
+        )
         self._set_record(record.extended(news))
         self._frame = None
         return self
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to a folder, with its training rows, each series by itself."""
+        if self.panel_ is None:
+            super().save(path)
+        else:
+            self._save_panel(path)
+
+    @property
+    def is_written_here(self) -> bool:
+        """Whether this process is to write it."""
+        return self.regressor_.is_written_here
+
+    def _errors(
+        self, record: Record, given: pd.DataFrame, rows: pd.DataFrame
+    ) -> NDArray[np.float64] | None:
+        """Measurement errors of some rows, of which a user gave the frame."""
+        if not self.measurement_error_:
+            return None
+        stamps = record.times_of(given)
+        return errors_of(given, stamps, rows.index, record.targets, self.measurement_error_)
 
     def _described(self) -> Contents:
         check_is_fitted(self)
@@ -275,6 +358,8 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
     def _restored(
         cls, description: dict[str, Any], tensors: dict[str, Tensor], path: str | Path
     ) -> Self:
+        if PARTS in description:
+            return cls._restore_panel(description, path)
         return rebuild_forecaster(cls, DeepLFMRegressor, description, tensors, path)
 
     def _settings(self) -> dict[str, Any]:
@@ -294,6 +379,11 @@ class DeepLFMForecaster(InspectedForecaster, Saved, DeepLFMSettings):
     @property
     def _record(self) -> Record:
         check_is_fitted(self)
+        if self.panel_ is not None:
+            raise ConfigError(
+                f"series: this forecaster has {len(self.panel_)} of them. Ask one: model[name], with a "
+                "name of series_.index."
+            )
         return Record(
             self.timeline_,
             self.targets_,

@@ -79,11 +79,6 @@ class KnownInputs:
         levels = {name: list(items) for name, items in content.get("levels", [])}
         return cls(levels, country=content.get("country"), **given)
 
-    @property
-    def has_calendar(self) -> bool:
-        """Whether some inputs follow from the times alone."""
-        return bool(self.calendar) or self.country is not None
-
     def codes(self, column: pd.Series, name: Name) -> Float64[ndarray, " N"]:
         """Numbers of the levels of a category; NaN where it is missing."""
         texts = _texts(column)

@@ -22,7 +22,7 @@ from deeplfm.estimators.arrays import Arrays
 from deeplfm.estimators.candidates import candidates_of
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.targets import amplitude_grows
-from deeplfm.selection.candidate import log_evidence
+from deeplfm.selection.fitting import log_evidence
 from deeplfm.selection.parallel import FAILURES
 from deeplfm.selection.select import Comparison
 from deeplfm.terms import BuildContext
@@ -65,12 +65,7 @@ class Trial(NamedTuple):
 
 
 def best_trial(trial: Callable[[Bool[ndarray, " D"]], Trial], may_be: Bool[ndarray, " D"]) -> Trial:
-    """Targets unchanged, or by their logarithms where these make the rows more probable.
-
-    Args:
-        trial: compares the candidates, with logarithms of some targets.
-        may_be: targets whose logarithms are tried.
-    """
+    """Targets unchanged, or by their logarithms where these make the rows more probable."""
     n_more = min(int(may_be.sum()), 2)  # comparisons that may follow, each as long as the refits
     with within(time_left() * 2 / (2 + n_more)):
         plain = trial(np.zeros_like(may_be))

@@ -60,15 +60,7 @@ def prediction_table(
     targets: Sequence[Name],
     quantiles: Mapping[str, float],
 ) -> pd.DataFrame:
-    """Mean, standard deviation and quantiles of an observation of each target.
-
-    Args:
-        regressor: the fitted model.
-        x: its inputs.
-        index: times of the rows.
-        targets: names of its outputs.
-        quantiles: suffixes of columns, and their levels.
-    """
+    """Mean, standard deviation and quantiles of an observation of each target."""
     ends = ["", "_std", *quantiles]
     columns = [f"{name}{end}" if end else name for name in targets for end in ends]
     twice = [name for name in columns if columns.count(name) > 1]
@@ -104,15 +96,7 @@ def fill_gaps(
     targets: Sequence[Name],
     intervals: bool,
 ) -> pd.DataFrame:
-    """A frame in which predictions fill the gaps of the targets, and all else is unchanged.
-
-    Args:
-        frame: from the user.
-        gaps: where a target is missing.
-        predicted: predictions of the rows that have a gap, and of no others.
-        targets: names of the columns to fill.
-        intervals: also add the columns of each prediction's spread, empty where nothing was filled.
-    """
+    """A frame in which predictions fill the gaps of the targets, and all else is unchanged."""
     result = frame.copy()
     has_gap = gaps.any(axis=1)
     for is_gap, name in zip(gaps.T, targets, strict=True):

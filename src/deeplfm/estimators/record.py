@@ -18,7 +18,7 @@ from deeplfm.estimators.columns import Name, Roles, as_frame, check_complete, li
 from deeplfm.estimators.known_inputs import KnownInputs
 from deeplfm.estimators.layouts import layout_of
 from deeplfm.estimators.stamps import date_order_of, kind_of, read_stamps
-from deeplfm.estimators.timeline import Timeline
+from deeplfm.estimators.timeline import ROUNDING, Timeline
 
 FEWEST_KNOWN = 3
 _WIDE, _MOST_MISSING = 1.5, 10  # usual steps that are a gap; steps without a row for each with one
@@ -121,7 +121,7 @@ class Record:
         """Rows of a frame in order at some times; numbers may differ by rounding."""
         if self.timeline.kind != "number":
             return frame.reindex(index)
-        room = 1e-6 * self.timeline.step.size
+        room = ROUNDING * self.timeline.step.size
         return frame.reindex(index, method="nearest", tolerance=room)
 
     def extended(self, news: pd.DataFrame) -> Record:
@@ -217,14 +217,7 @@ def check_missing_values(values: Any) -> tuple[float, ...]:
 def in_order(
     values: pd.DataFrame, frame: pd.DataFrame, duplicates: str, categories: Collection[Name] = ()
 ) -> pd.DataFrame:
-    """Rows in the order of their times, which are unique.
-
-    Args:
-        values: rows by their times.
-        frame: the same rows as the user gave them, for messages.
-        duplicates: "refuse" rows of one time, or take their "mean".
-        categories: columns of which the first value is taken, since they have no mean.
-    """
+    """Rows in the order of their times, which are unique."""
     if duplicates not in ("refuse", "mean"):
         raise ConfigError(f"duplicates: {duplicates!r} found. Choose 'refuse' or 'mean'.")
     is_twice = values.index.duplicated(keep=False)
@@ -237,9 +230,9 @@ def in_order(
     if name is not None:
         raise InputError(
             f"column {name!r}: the frame holds several series, one for each value of this column, "
-            "in rows of the same time. Give each series its own column: frame.pivot(index=time, "
-            f"columns={name!r}, values=target); or fit one model for each group of "
-            f"frame.groupby({name!r}). If it holds clocks, join it to the dates."
+            f"in rows of the same time. Name it to fit each series: series={name!r}. If they are outputs "
+            f"of one model, give each its own column: frame.pivot(index=time, columns={name!r}, "
+            "values=target). If it holds clocks, join it to the dates."
         )
     stamp = values.index[is_twice][0]
     rows = np.flatnonzero(values.index == stamp)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,11 +24,13 @@ from deeplfm.estimators.by_evidence import (
     fit_by_evidence,
     is_exact,
     is_positive,
+    refuse_errors,
+    with_errors,
 )
 from deeplfm.estimators.candidates import Model
-from deeplfm.estimators.inspected import Inspected
+from deeplfm.estimators.inspected_regressor import Inspected
 from deeplfm.estimators.logarithms import Trial, best_trial, check_positive, may_be_logarithms
-from deeplfm.estimators.saving import describe, rebuild, run_identity
+from deeplfm.estimators.saving import describe, identity_in_brief, rebuild, run_identity
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.settings import DeepLFMSettings, with_parameters
 from deeplfm.estimators.targets import Labels, check_new_values, warn_of_outliers
@@ -35,15 +38,26 @@ from deeplfm.io.archive import Contents, Saved
 from deeplfm.kernels import compiled_kernels
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.candidate import Candidate, fit_candidate
+from deeplfm.selection.backends import on_backend
+from deeplfm.selection.candidate import Candidate
+from deeplfm.selection.fitting import fit_candidate
 from deeplfm.selection.select import Selection, compare
 from deeplfm.statespace import StateSpaceLFM
-from deeplfm.terms import NamedModel
+from deeplfm.terms import NamedModel, Sum
 from deeplfm.terms.candidates import CHALLENGERS
 from deeplfm.training import Rows, RowSource, StoredRows
 from deeplfm.training.checkpoint import checkpointed, part, unit
-from deeplfm.training.interruption import graceful_interrupts, within
+from deeplfm.training.distributed import check_same, together, world
+from deeplfm.training.interruption import (
+    graceful_interrupts,
+    stop_reason,
+    stop_requested,
+    time_left,
+    within,
+)
+from deeplfm.training.work import work
 
+_MANY_VALUES = 5000  # of targets, whose fit may take more than seconds
 _PREDICTION_ROWS = 4096  # held at a time with all their mixture components
 
 
@@ -69,7 +83,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
     ((3,), (3,))
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, measurement_error: Any = None) -> Self:
         """Fit to inputs and targets; NaN in y marks a missing target.
 
         Args:
@@ -77,42 +91,52 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
                 arrays stay on disk: memory does not grow with their rows.
             y: one or several targets for each row.
             sample_weight: how many rows each one stands for, in training and in scores.
+            measurement_error: standard deviation of the measurement error of each row, or of each target
+                of each row, in its units. Its variance adds to the noise. Sums of trend, season, level,
+                reversion and covariates take it, and ``model="auto"`` then tries no others.
         """
-        _check_feature_names(self, X, reset=True)
-        arrays = Arrays.of(X, y, sample_weight).merged()
-        check_vector(X, self.is_series)
-        self.n_features_in_ = arrays.x.shape[1]
-        self.is_series_ = self.n_features_in_ == 1 if self.is_series is None else self.is_series
-        self.labels_ = Labels.of(y, arrays.y.shape[1])
-        models = self._models(self.is_series_)
-        self.dtype_ = self._dtype(models)
-        if self.is_series_:
-            arrays = arrays.by_time().trimmed()
-            if not all(
-                isinstance(model, NamedModel) or is_exact(model) for model in models.values()
+        with together(self.device) as processes:
+            _check_feature_names(self, X, reset=True)
+            arrays = Arrays.of(X, y, sample_weight, measurement_error=measurement_error).merged()
+            check_vector(X, self.is_series)
+            self.n_features_in_ = arrays.x.shape[1]
+            self.is_series_ = self.n_features_in_ == 1 if self.is_series is None else self.is_series
+            self.labels_ = Labels.of(y, arrays.y.shape[1])
+            models = self._models(self.is_series_, len(arrays))
+            if arrays.error is not None:
+                models = with_errors(models, self.log_targets)
+            self.dtype_ = self._dtype(models)
+            if self.is_series_:
+                arrays = arrays.by_time().trimmed()
+                if not all(
+                    isinstance(model, NamedModel) or is_exact(model) for model in models.values()
+                ):
+                    arrays = arrays.most_recent(in_batches=self.batch_size is not None)
+                if not arrays.are_large:
+                    warn_of_outliers(arrays.read(slice(None))[1], self.labels_.texts)
+            if world().size > 1:
+                check_same(identity_in_brief(self, arrays))
+            with (
+                checkpointed(self.checkpoint, lambda: run_identity(self, arrays)),
+                compiled_kernels(self.compile),
+                on_backend(self.backend),
+                graceful_interrupts(),
+                within(self.time_limit),
             ):
-                arrays = arrays.most_recent(in_batches=self.batch_size is not None)
-            if not arrays.are_large:
-                warn_of_outliers(arrays.read(slice(None))[1], self.labels_.texts)
-        with (
-            checkpointed(self.checkpoint, lambda: run_identity(self, arrays)),
-            compiled_kernels(self.compile),
-            graceful_interrupts(),
-            within(self.time_limit),
-        ):
-            self.scaling_, self.model_, self.fit_result_ = self._fit(arrays, models)
-        if self.fit_result_.interrupted:
-            warnings.warn(
-                f"fit: interrupted. Kept the best so far ({', '.join(self.fit_result_.names)}); fit "
-                "again to train all candidates.",
-                stacklevel=2,
-            )
-        elif self.fit_result_.untried:
-            warnings.warn(
-                f"fit: time_limit={self.time_limit} left no time to try "
-                f"{', '.join(self.fit_result_.untried)}. Give more seconds, or choose one model.",
-                stacklevel=2,
-            )
+                self.scaling_, self.model_, self.fit_result_ = self._fit(arrays, models)
+            self.writes_ = processes.writes
+            if self.fit_result_.interrupted:
+                warnings.warn(
+                    f"fit: interrupted. Kept the best so far ({', '.join(self.fit_result_.names)}); fit "
+                    "again to train all candidates.",
+                    stacklevel=2,
+                )
+            elif self.fit_result_.untried:
+                warnings.warn(
+                    f"fit: time_limit={self.time_limit} left no time to try "
+                    f"{', '.join(self.fit_result_.untried)}. Give more seconds, or choose one model.",
+                    stacklevel=2,
+                )
         return self
 
     @property
@@ -126,7 +150,9 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         check_is_fitted(self)
         return self.fit_result_.table(self.labels_.texts)
 
-    def update(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def update(
+        self, X: Any, y: Any, sample_weight: Any = None, measurement_error: Any = None
+    ) -> Self:
         """Take in new observations without training: exact output weights are updated in closed form.
 
         The model is then the one whose output weights were solved on all rows, old and new; scales,
@@ -137,6 +163,7 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
             X: new rows; giving rows that the model has seen counts them twice.
             y: their targets; NaN marks a missing one.
             sample_weight: how many rows each one stands for.
+            measurement_error: as in :meth:`fit`.
         """
         check_is_fitted(self)
         members = [
@@ -150,7 +177,9 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
                 "without training. Use a sum of terms or the ensemble, or fit again on all rows."
             )
         self._inputs(X)
-        arrays = Arrays.of(X, y, sample_weight, fewest_known=0)
+        arrays = Arrays.of(X, y, sample_weight, 0, measurement_error)
+        if arrays.error is not None and not all(isinstance(m, StateSpaceLFM) for m in members):
+            refuse_errors(str(self.model))
         self.labels_.check(y, arrays.y.shape[1])
         check_positive(arrays.y, self.scaling_.is_log, self.labels_.texts)
         check_new_values(arrays.chunks(), self.scaling_, self.labels_.texts)
@@ -158,7 +187,10 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
             for chunk in self._rows(arrays, self.scaling_).chunks():
                 self.model_.extend(chunk.x, chunk.y)
                 for member in members:
-                    member.condition_on(chunk.x, chunk.y, chunk.weight)
+                    if isinstance(member, StateSpaceLFM):
+                        member.condition_on(chunk.x, chunk.y, chunk.weight, chunk.error)
+                    else:
+                        member.condition_on(chunk.x, chunk.y, chunk.weight)
         return self
 
     def posterior(self, X: Any) -> Predictive:
@@ -241,11 +273,16 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         """The user's rows in the model's units: now, or as they are read."""
 
         def read(index: torch.Tensor) -> Rows:
-            x, y, weight = arrays.read(index.cpu().numpy())
+            some = index.cpu().numpy()
+            x, y, weight = arrays.read(some)
+            error = arrays.read_error(some)
             return Rows(
                 self._tensor(scaling.inputs(x), is_scaled=True),
                 self._tensor(scaling.outputs(y), is_scaled=True),
                 None if weight is None else self._tensor(weight, is_scaled=True),
+                None
+                if error is None
+                else self._tensor((error / scaling.y_scale) ** 2, is_scaled=True),
             )
 
         rows = StoredRows(read, len(arrays))
@@ -292,24 +329,49 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         return best.scaling, average, selection
 
     def _fit_exactly(
-        self, arrays: Arrays, exact: dict[str, Model], models: dict[str, Model]
+        self, arrays: Arrays, exact: dict[str, Sum], models: dict[str, Model]
     ) -> tuple[Scaling, ModelAverage, Selection]:
         """Sums in state-space form by their evidence, unless held-out rows ask for another model."""
 
-        def prepare(is_log: NDArray[np.bool_]) -> tuple[Scaling, Rows, list[Candidate]]:
+        def prepare(
+            is_log: NDArray[np.bool_], is_alone: bool
+        ) -> tuple[Scaling, Rows, list[Candidate]]:
             scaling = self._scaling(arrays, is_log)
             rows = self._rows(arrays, scaling).everything()
-            return scaling, rows, self._candidates(exact, float(scaling.x_scale[0]))
+            sums: dict[str, Model] = {
+                name: model.alone if is_alone else model for name, model in exact.items()
+            }
+            return scaling, rows, self._candidates(sums, float(scaling.x_scale[0]))
 
         is_challenged = len(models) > len(exact) and len(arrays) >= FEWEST_TO_CHALLENGE
-        scaling, average, selection = fit_by_evidence(
-            prepare,
-            is_positive(arrays) if self.log_targets is None else np.zeros(arrays.y.shape[1], bool),
-            self._logarithms(arrays, by_itself=False),
-            self.random_state,
-            is_scored=self.effort != "fast" and not is_challenged,
-        )
-        if not is_challenged:
+        n_outputs, is_scored = arrays.y.shape[1], self.effort != "fast" and not is_challenged
+        may_be_log = np.zeros(n_outputs, bool)
+        if self.log_targets is None and arrays.error is None:
+            may_be_log = is_positive(arrays)
+        n_fits = len(exact) * (1 + is_scored) + bool(may_be_log.any())
+        size = f"{len(arrays)} rows x {n_outputs} outputs"
+        is_long = len(arrays) * n_outputs >= _MANY_VALUES
+        with (
+            work(n_fits * n_outputs, size, self.progress) if is_long else nullcontext(),
+            within(time_left() / 2 if is_challenged else None),
+        ):
+            scaling, average, selection = fit_by_evidence(
+                prepare,
+                may_be_log,
+                self._logarithms(arrays, by_itself=False),
+                self.random_state,
+                is_scored,
+                shares_forces=any(model != model.alone for model in exact.values()),
+            )
+        if is_challenged and stop_requested():
+            selection.add_untried([name for name in models if name not in exact])
+        if not is_challenged or stop_requested():
+            if world().size > 1 and world().writes:
+                warnings.warn(
+                    "fit: sums in state-space form are solved as a whole, here by each of the "
+                    f"{world().size} processes alike. Start one process: it is as fast.",
+                    stacklevel=4,
+                )
             return scaling, average, selection
         rows = self._rows(arrays, scaling)
         candidates = self._candidates(models, float(scaling.x_scale[0]))
@@ -319,19 +381,20 @@ class DeepLFMRegressor(Inspected, Saved, RegressorMixin, MultiOutputMixin, DeepL
         if any(name not in exact for name in comparison.names):
             average, selection = comparison.refit(rows)
         else:
-            selection = comparison.left_as_it_was(average, list(exact))
+            selection = comparison.left_as_it_was(average, selection.members)
+            selection.interrupted = stop_reason() == "interrupt"
         selection.log_jacobian = comparison.split.held_out.mean_by_count(jacobian).tolist()
         return scaling, average, selection
 
     def _scaling(self, arrays: Arrays, is_log: NDArray[np.bool_]) -> Scaling:
-        return Scaling.of_chunks(arrays.chunks(), self.is_series_, is_log)
+        return Scaling.of_chunks(arrays.own_chunks(), self.is_series_, is_log, is_shared=True)
 
     def _logarithms(self, arrays: Arrays, by_itself: bool) -> NDArray[np.bool_]:
         """Targets to model by their logarithm: as the user chose, or those for which it is tried."""
         if self.log_targets is None and by_itself:
             return may_be_logarithms(arrays, self.is_series_)
         is_log = np.full(arrays.y.shape[1], bool(self.log_targets))
-        for _, y, _ in arrays.chunks() if self.log_targets else ():
+        for _, y, _ in arrays.own_chunks() if self.log_targets else ():
             check_positive(y, is_log, self.labels_.texts)
         return is_log
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from deeplfm.estimators.known_inputs import KnownInputs
@@ -22,7 +24,9 @@ from deeplfm.io.files import versions
 from deeplfm.selection.average import ModelAverage
 from deeplfm.selection.finished import describe_member, new_member
 from deeplfm.selection.select import Selection
+from deeplfm.statespace import Prior
 from deeplfm.terms import from_json, to_json
+from deeplfm.training.distributed import world
 from deeplfm.variational.weights import Exact
 
 if TYPE_CHECKING:
@@ -38,18 +42,33 @@ _DERIVED = "._root"  # of exact weights: their precision gives it back
 
 
 # Settings that a run may change when it is continued.
-_FREE = ("checkpoint", "n_jobs", "progress", "time_limit")
+_FREE = ("backend", "checkpoint", "n_jobs", "progress", "time_limit")
 
 
 def run_identity(regressor: DeepLFMRegressor, arrays: Arrays) -> dict[str, Any]:
     """Plain data that two fits share if one continues the other: settings, versions and data."""
-    digest = hashlib.sha256()
-    for chunk in arrays.chunks():
-        for values in chunk:
-            digest.update(b"none" if values is None else np.ascontiguousarray(values).tobytes())
+    own = [_digest(chunk) for chunk in arrays.own_chunks()]
+    digest = hashlib.sha256(b"".join(part for parts in world().gather(own) for part in parts))
+    known = _settings(regressor) | {"versions": versions(), "shape": repr(arrays.shape)}
+    return known | {"data": digest.hexdigest()}
+
+
+def identity_in_brief(regressor: DeepLFMRegressor, arrays: Arrays) -> dict[str, Any]:
+    """The same of the first rows only, for processes that fit together."""
+    few = _digest(arrays.read(slice(100))).hex()[:8]
+    return _settings(regressor) | {"number of rows and columns": arrays.shape, "first rows": few}
+
+
+def _settings(regressor: DeepLFMRegressor) -> dict[str, Any]:
     settings = {key: repr(value) for key, value in sorted(_parameters(regressor).items())}
-    kept = {key: value for key, value in settings.items() if key not in _FREE}
-    return kept | {"versions": versions(), "shape": repr(arrays.shape), "data": digest.hexdigest()}
+    return {key: value for key, value in settings.items() if key not in _FREE}
+
+
+def _digest(chunk: Iterable[NDArray[np.float64] | None]) -> bytes:
+    digest = hashlib.sha256()
+    for values in chunk:
+        digest.update(b"none" if values is None else np.ascontiguousarray(values).tobytes())
+    return digest.digest()
 
 
 def describe(regressor: DeepLFMRegressor) -> Contents:
@@ -148,6 +167,7 @@ def describe_forecaster(forecaster: DeepLFMForecaster) -> Contents:
         "covariates": forecaster.covariates_,
         "inputs": forecaster.inputs_.to_dict(),
         "missing_values": list(forecaster.missing_values_),
+        "measurement_error": [[*pair] for pair in forecaster.measurement_error_.items()],
         "regressor": regressor,
     }
     tensors = {f"regressor.{name}": tensor for name, tensor in parts.items()}
@@ -172,6 +192,9 @@ def rebuild_forecaster(
         forecaster.covariates_ = list(description["covariates"])
         forecaster.inputs_ = KnownInputs.from_dict(description.get("inputs", {}))
         forecaster.missing_values_ = tuple(description.get("missing_values", ()))
+        forecaster.measurement_error_ = dict(
+            (name, column) for name, column in description.get("measurement_error", ())
+        )
         forecaster.training_ = pd.DataFrame(
             tensors["training.values"].numpy(),
             index=forecaster.timeline_.from_ticks(tensors["training.times"]),
@@ -213,11 +236,29 @@ def _scaling(tensors: dict[str, Tensor], n_outputs: int) -> Scaling:
 def _parameters(estimator: Any) -> dict[str, Any]:
     """Parameters of an estimator as plain data."""
     parameters = estimator.get_params(deep=False)
-    return parameters | {"model": plain_model(parameters["model"]), "checkpoint": None}
+    model, prior = plain_model(parameters["model"]), plain_prior(parameters["prior"])
+    return parameters | {"model": model, "prior": prior, "checkpoint": None, "backend": None}
 
 
 def _restored(parameters: dict[str, Any]) -> dict[str, Any]:
-    return parameters | {"model": _model(parameters["model"])}
+    prior = read_prior(parameters.get("prior"))
+    return parameters | {"model": _model(parameters["model"]), "prior": prior}
+
+
+def plain_prior(prior: Any) -> Any:
+    """The argument ``prior`` as plain data, from which :func:`read_prior` makes the same."""
+    if isinstance(prior, Mapping):
+        return {"by_name": {name: asdict(item) for name, item in prior.items()}}
+    return None if prior is None else asdict(prior)
+
+
+def read_prior(data: Any) -> Any:
+    """The argument ``prior`` of its plain data."""
+    if data is None:
+        return None
+    if "by_name" in data:
+        return {name: read_prior(item) for name, item in data["by_name"].items()}
+    return Prior(**{name: tuple(pair) for name, pair in data.items()})
 
 
 def plain_model(model: Any) -> Any:

@@ -16,6 +16,7 @@ from deeplfm.errors import InputError
 from deeplfm.predictive.clipped import Clipped
 from deeplfm.predictive.log_normal import Exponential
 from deeplfm.predictive.mixture import Predictive
+from deeplfm.training.distributed import world
 
 Array = NDArray[np.float64]
 _SMALLEST = 1e-150
@@ -45,7 +46,11 @@ class Scaling:
 
     @classmethod
     def of_chunks(
-        cls, chunks: Iterable[Chunk], is_series: bool, is_log: NDArray[np.bool_] | None = None
+        cls,
+        chunks: Iterable[Chunk],
+        is_series: bool,
+        is_log: NDArray[np.bool_] | None = None,
+        is_shared: bool = False,
     ) -> Scaling:
         """The scaling of training data that are read once, some rows at a time.
 
@@ -53,11 +58,14 @@ class Scaling:
             chunks: inputs, targets and, where rows have any, weights.
             is_series: the first input is time.
             is_log: outputs that are modelled by their logarithm; by default none.
+            is_shared: the chunks are those of this process, and others of the fit have the rest.
         """
         inputs, outputs = Moments(), Moments()
         for x, y, *weight in chunks:
             inputs.add(x, *weight)
             outputs.add(_logarithms(y, is_log), *weight)
+        if is_shared:
+            inputs, outputs = (Moments.of_all(world().gather(own)) for own in (inputs, outputs))
         for name, moments in (("X", inputs), ("y", outputs)):
             moments.check_range(name)
         is_time = is_series & (np.arange(len(inputs.mean)) == 0)
@@ -138,22 +146,37 @@ class Moments:
                 "unit."
             )
 
+    @classmethod
+    def of_all(cls, parts: Iterable[Moments]) -> Moments:
+        """The moments of several sets of rows together."""
+        found = cls()
+        for part in parts:
+            found._combine(part)
+        return found
+
     def add(self, values: Array, weight: Array | None = None) -> None:
         """Take more rows into account; a row of weight 2 counts twice."""
-        self.lowest = np.fmin(self.lowest, np.fmin.reduce(values, axis=0))
-        self.highest = np.fmax(self.highest, np.fmax.reduce(values, axis=0))
+        new = Moments()
+        new.lowest = np.fmin.reduce(values, axis=0)
+        new.highest = np.fmax.reduce(values, axis=0)
         known = ~np.isnan(values)
         count = known.sum(0) if weight is None else weight @ known
         if not count.all():  # a column with no known value has no mean; 0 will count for nothing
             values = np.where(count > 0, values, 0.0)
-        self.count = self.count + count
-        share = count / np.where(self.count > 0, self.count, 1)
         mean, variance = np.nanmean(values, axis=0), np.nanvar(values, axis=0)
         if weight is not None:
             size = weight[:, None] * known / np.where(count > 0, count, 1)
             mean = mean + np.nansum(size * (values - mean), axis=0)
             variance = np.nansum(size * (values - mean) ** 2, axis=0)
-        gap, change = mean - self.mean, variance - self.variance
+        new.count, new.mean, new.variance = count, mean, variance
+        self._combine(new)
+
+    def _combine(self, new: Moments) -> None:
+        self.lowest = np.fmin(self.lowest, new.lowest)
+        self.highest = np.fmax(self.highest, new.highest)
+        self.count = self.count + new.count
+        share = new.count / np.where(self.count > 0, self.count, 1)
+        gap, change = new.mean - self.mean, new.variance - self.variance
         self.mean = self.mean + share * gap
         self.variance = self.variance + share * change + (share * gap) * ((1 - share) * gap)
 

@@ -10,12 +10,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator
 
 from deeplfm.errors import ConfigError
-from deeplfm.estimators.candidates import EFFORTS, Model, candidates_of, models_of
+from deeplfm.estimators.candidates import (
+    EFFORTS,
+    FEWEST_TO_COMPARE,
+    Model,
+    candidates_of,
+    models_of,
+)
+from deeplfm.selection.backends import n_workers
 from deeplfm.selection.candidate import Candidate
+from deeplfm.statespace import PRIOR, Prior
 from deeplfm.terms import BuildContext, Sum
 from deeplfm.training import Rows, RowSource
 
@@ -50,13 +57,18 @@ class DeepLFMSettings(BaseEstimator):
             samples. Needs a C++ compiler; without one it warns and goes on.
         random_state: the same integer gives the same bits, with the same numbers of jobs and threads.
         n_jobs: candidates that are fitted at a time, each in a process of its own; -1 for one on each
-            core. ``None`` fits one after the other, or as ``joblib.parallel_config`` sets.
+            core. ``None`` fits one after the other, or as ``joblib.parallel_config`` sets. A panel has as
+            many parts fitted at a time.
+        backend: where these processes are: "loky" on this machine, "dask" or "ray" on the cluster that
+            this process is connected to, or that the environment names. Their default is all workers.
         progress: show a progress bar; ``None`` shows it when standard error is a terminal.
         is_series: the first input is time and the others are known covariates; ``None`` assumes so for
             a single input.
         checkpoint: folder in which a fit keeps its state. A fit that was killed is continued by the same
             call, and ends with the same bits as one that was not; other data or settings are refused.
             Delete the folder when the model is saved.
+        prior: of the parameters of sums in state-space form: a :class:`~deeplfm.statespace.Prior`, or a
+            dict of one for each sum by its name. A panel learns it from its series (``prior_``).
     """
 
     def __init__(
@@ -74,9 +86,11 @@ class DeepLFMSettings(BaseEstimator):
         compile: bool = False,
         random_state: int = 0,
         n_jobs: int | None = None,
+        backend: str | None = None,
         progress: bool | None = None,
         is_series: bool | None = None,
         checkpoint: Any = None,
+        prior: Any = None,
     ) -> None:
         self.model = model
         self.effort = effort
@@ -91,14 +105,16 @@ class DeepLFMSettings(BaseEstimator):
         self.compile = compile
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.backend = backend
         self.progress = progress
         self.is_series = is_series
         self.checkpoint = checkpoint
+        self.prior = prior
 
-    def _models(self, is_series: bool) -> dict[str, Model]:
+    def _models(self, is_series: bool, n_rows: int = FEWEST_TO_COMPARE) -> dict[str, Model]:
         """The declared models, by name."""
         check_settings(self.get_params(deep=False))
-        models = models_of(self.model, is_series, self.effort)
+        models = models_of(self.model, is_series, self.effort, n_rows)
         if not self.input_dependent_noise and self.dtype != "float32" and self.batch_size is None:
             return models
         return {  # what a state-space form does not have
@@ -106,7 +122,7 @@ class DeepLFMSettings(BaseEstimator):
             for name, model in models.items()
         }
 
-    def _candidates(self, models: dict[str, Model], time_scale: float) -> list[Candidate]:
+    def _candidates(self, models: Mapping[str, Model], time_scale: float) -> list[Candidate]:
         """The declared models as candidates, trained as the user asks."""
         context = BuildContext(
             dtype=self._dtype(models),
@@ -116,20 +132,27 @@ class DeepLFMSettings(BaseEstimator):
         changes: dict[str, Any] = {"patience": self.patience}
         if self.batch_size is not None:
             changes["batch_size"] = self.batch_size
+        found = [
+            item
+            for name, model in models.items()
+            for item in candidates_of(
+                {name: model}, replace(context, prior=prior_of(self.prior, name)), self.n_steps
+            )
+        ]
         return [
             replace(candidate, schedule=replace(candidate.schedule, **changes))
             if candidate.schedule
             else candidate
-            for candidate in candidates_of(models, context, self.n_steps)
+            for candidate in found
         ]
 
     def _n_jobs(self, rows: RowSource) -> int:
         """Fits at a time: one of rows that stay on disk, or that a device holds."""
         if not isinstance(rows, Rows) or rows.x.device.type != "cpu":
             return 1
-        return effective_n_jobs(self.n_jobs)
+        return n_workers(self.n_jobs)
 
-    def _dtype(self, models: dict[str, Model]) -> torch.dtype:
+    def _dtype(self, models: Mapping[str, Model]) -> torch.dtype:
         """The user's dtype, or that of a whole model alone."""
         if self.dtype is None:
             kinds = {getattr(model, "default_dtype", torch.float64) for model in models.values()}
@@ -182,6 +205,16 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"device: {settings['device']!r} is not available here ({error}). Use 'cpu'."
         ) from error
+
+
+def prior_of(given: Any, name: str) -> Prior:
+    """The prior of a sum by its name, from the argument ``prior``."""
+    found = (
+        given.get(name, PRIOR) if isinstance(given, Mapping) else PRIOR if given is None else given
+    )
+    if not isinstance(found, Prior):
+        raise ConfigError(f"prior: {found!r} found. Give a Prior, or a dict of one for each sum.")
+    return found
 
 
 def is_whole(value: Any) -> bool:

@@ -28,9 +28,8 @@ _KINDS: dict[str, Kind] = {
     "timedelta": "duration",
     "timedelta64": "duration",
 }
-EXAMPLES: dict[
-    Kind, str
-] = {  # in the order in which texts are tried: "00:01:30" is no time of today
+# In the order in which texts are tried: "00:01:30" is no time of today.
+EXAMPLES: dict[Kind, str] = {
     "number": "numbers such as 120.5",
     "duration": "durations such as '00:01:30'",
     "timestamp": "timestamps such as '2024-03-01 12:00'",

@@ -22,9 +22,7 @@ _FEWEST = 20  # known values in which outliers are looked for
 _FAR = 10.0  # interquartile ranges beyond the quartiles
 _MOST = 0.05  # of the values
 _EMPTY = 0.7  # of the way from the median to an outlier has no other values
-_FLAT = (
-    0.1  # of the interquartile range: most steps between outliers are smaller, if they are constant
-)
+_FLAT = 0.1  # interquartile ranges: most steps between outliers are smaller, if these are constant
 _FEWEST_REPEATS, _FEWEST_OTHERS = 3, 10  # of a sentinel value; different values beside it
 
 _FAR_FROM_TRAINING, _FARTHEST = 1e3, 1e100  # standard deviations of the training rows
@@ -106,14 +104,7 @@ class OutlierWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Outliers:
-    """Outliers of a series.
-
-    Attributes:
-        count: how many values.
-        segments: runs of consecutive outliers.
-        span: lowest and highest of these values.
-        others: those of all others.
-    """
+    """Outliers of a series."""
 
     count: int
     segments: int
@@ -196,13 +187,7 @@ def warn_of_outliers(values: Float64[ndarray, "N D"], names: Sequence[str]) -> N
 
 
 def check_new_values(chunks: Iterable[Chunk], scaling: Scaling, names: Sequence[str]) -> None:
-    """Refuse new values whose squares overflow in the model's units, and warn of very large ones.
-
-    Args:
-        chunks: new rows.
-        scaling: of the training rows.
-        names: of the targets.
-    """
+    """Refuse new values whose squares overflow in the model's units, and warn of very large ones."""
     most = np.zeros(len(names))
     for _, y, *_ in chunks:
         most = np.fmax(most, np.nanmax(np.abs(scaling.outputs(y)), axis=0, initial=0.0))

@@ -28,6 +28,8 @@ _MOST_TIMES = 10_000_000
 # Steps of at most so much of a day, a week and a year show its shape.
 _LONGEST_OF_DAY, _LONGEST_OF_WEEK, _LONGEST_OF_YEAR = 0.26, 0.2, 0.26
 _MOST_DECIMALS = 9
+ROUNDING = 1e-6  # of a step: nearer numbers are the same time
+_LEAST_MONTH, _WEEKDAY_SPAN = 28, 14  # days of a month; of a record that shows weekends are missing
 _DAY = pd.Timedelta(days=1)
 _LEAST_DAYS: dict[Calendar, int] = {"days": 1, "weekdays": 1, "months": 28, "month ends": 28}
 
@@ -151,12 +153,7 @@ class Timeline:
         return cls(name, kind, step, unit, None, index.unit)
 
     def read(self, times: Any, where: str = "times") -> pd.Index:
-        """Times of the user in this axis' kind, zone and name.
-
-        Args:
-            times: one or several, or texts of them; timestamps without a zone are local to this one's.
-            where: what to call them in an error.
-        """
+        """Times of the user in this axis' kind, zone and name."""
         index = read_stamps(times, where, self.kind, self.zone, self.date_order)
         if kind_of(index) != self.kind:
             raise InputError(
@@ -285,7 +282,7 @@ class Timeline:
                 "or the times themselves as times=."
             )
         found = self._continued(last, count, "until")
-        room = 1e-6 * self.step.size if self.kind == "number" else pd.Timedelta(0)
+        room = ROUNDING * self.step.size if self.kind == "number" else pd.Timedelta(0)
         found = found[found <= target[0] + room]
         if len(found) == 0:
             raise InputError(
@@ -358,12 +355,12 @@ def _calendar_step(local: pd.DatetimeIndex) -> Step | None:
         return None
     days = np.diff(dates.to_numpy()) // np.timedelta64(1, "D")
     months = np.diff(12 * np.asarray(local.year) + np.asarray(local.month))
-    if days.min() >= 28 and local.is_month_end.all():
+    if days.min() >= _LEAST_MONTH and local.is_month_end.all():
         return Step(int(np.median(months)), "month ends")
-    if days.min() >= 28 and np.unique(local.day).size == 1:
+    if days.min() >= _LEAST_MONTH and np.unique(local.day).size == 1:
         return Step(int(np.median(months)), "months")
     size = int(np.median(days))
-    if size == 1 and dates[-1] - dates[0] >= 14 * _DAY and (local.day_of_week < 5).all():
+    if size == 1 and dates[-1] - dates[0] >= _WEEKDAY_SPAN * _DAY and (local.day_of_week < 5).all():
         return Step(1, "weekdays")
     return Step(size, "days")
 
@@ -372,7 +369,7 @@ def _decimal_step(numbers: NDArray[np.float64]) -> Step:
     """The typical step, and to how many decimals it and all numbers were written."""
     gaps = np.diff(numbers)
     size = float(np.median(gaps))
-    if np.allclose(gaps, size, rtol=1e-6, atol=0):
+    if np.allclose(gaps, size, rtol=ROUNDING, atol=0):
         size = float((numbers[-1] - numbers[0]) / len(gaps))
     rounding = 2 * np.spacing(np.abs(numbers).max())
     for decimals in range(_MOST_DECIMALS + 1):

@@ -11,31 +11,26 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from deeplfm.errors import ConfigError, DeepLFMError, ModelFileError
+from deeplfm.errors import MISUSES, ConfigError, DeepLFMError, ModelFileError
 from deeplfm.io.storage import Contents, read_folder, write_folder
-
-# Anything that plain data of a wrong kind may cause where they are used.
-MISUSES = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    NotImplementedError,
-    OSError,
-    RecursionError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
 
 
 class Saved(ABC):
     """An estimator that plain data and tensors describe completely."""
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted model to a folder; that of a forecaster holds its training rows as well."""
-        write_folder(path, *self._described())
+        """Write the fitted model to a folder; that of a forecaster holds its training rows as well.
+
+        Of several processes that have fitted it together, the first one writes.
+        """
+        described = self._described()
+        if self.is_written_here:
+            write_folder(path, *described)
+
+    @property
+    def is_written_here(self) -> bool:
+        """Whether this process is to write it."""
+        return getattr(self, "writes_", True)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

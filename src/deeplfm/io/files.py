@@ -24,9 +24,7 @@ from deeplfm.errors import InputError
 _USER_CACHES = {"darwin": "~/Library/Caches", "win32": "~/AppData/Local"}
 _PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "gpytorch")
 _UNFINISHED = re.compile(r"\.(.+)\.[0-9a-f]{8}\.unfinished")
-_OLD = (
-    3600.0  # seconds: an unfinished file that nobody has written to for so long is of a killed run
-)
+_OLD = 3600.0  # seconds: a file that nobody has written to for so long is of a killed run
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +24,14 @@ from deeplfm.io.files import (
     versions,
     write_whole,
 )
+from deeplfm.io.parts import write_parts
 
 FORMAT = "deeplfm"
 FORMAT_VERSION = 3
 DESCRIPTION = "model.json"
 OPTIONS = "run.toml"  # of the command line that fitted the model
-_TENSORS = "tensors-"
+PARTS = "parts"  # what a description calls the folder of the parts of a model
+_TENSORS, _PARTS = "tensors-", "parts-"
 MOST_DESCRIPTION_BYTES, MOST_TENSOR_BYTES = 2**26, 2**34
 _N_TRIES = 20  # of a reader, while others replace the model
 
@@ -38,7 +42,12 @@ class _ReplacedError(Exception):
     """The tensors are gone, since the model was replaced while it was read."""
 
 
-def write_folder(path: str | Path, description: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+def write_folder(
+    path: str | Path,
+    description: dict[str, Any],
+    tensors: dict[str, Tensor],
+    parts: Iterable[bytes | Path] = (),
+) -> None:
     """Write a model folder; at every moment it holds a complete model or none.
 
     Processes that save to one folder at a time wait for each other.
@@ -47,6 +56,7 @@ def write_folder(path: str | Path, description: dict[str, Any], tensors: dict[st
         path: folder to create, or a deeplfm folder to replace.
         description: plain data.
         tensors: everything else.
+        parts: of a model of many series, which are read one by one.
     """
     folder = Path(path)
     check_target(folder, "save")
@@ -57,14 +67,38 @@ def write_folder(path: str | Path, description: dict[str, Any], tensors: dict[st
         raise InputError(f"save: cannot make folder {folder}: {error.strerror}.") from error
     with locked(folder) as is_alone:
         before = _named_tensors(folder)
-        name = _write(folder, description, tensors)
+        place = _write_parts(folder, parts)
+        named = {} if place is None else {PARTS: place}
+        name = _write(folder, description | named, tensors)
         # The description names its tensors and was written last: until it was renamed into place the
         # folder held the old model. Without a lock another process may be writing, or have written.
         for old in folder.glob(f"{_TENSORS}*") if is_alone else [folder / str(before)]:
             if old.name != name and not old.is_dir():
                 old.unlink(missing_ok=True)
+        for old in folder.glob(f"{_PARTS}*") if is_alone else ():
+            if place is None or old.name != place["folder"]:
+                shutil.rmtree(old, ignore_errors=True)
         if is_alone:
             remove_unfinished(folder, _is_ours, older_than=0.0)
+
+
+def _write_parts(folder: Path, parts: Iterable[bytes | Path]) -> dict[str, Any] | None:
+    """Write parts to a folder of their own; its name and those of its files."""
+    numbered = list(enumerate(parts))
+    if not numbered:
+        return None
+    place = folder / f"{_PARTS}{secrets.token_hex(4)}"
+    try:
+        place.mkdir()
+        return {"folder": place.name, "files": write_parts(place, numbered)}
+    except BaseException as error:
+        shutil.rmtree(place, ignore_errors=True)
+        if isinstance(error, ModelFileError) or not isinstance(error, OSError):
+            raise
+        raise InputError(
+            f"save: {folder} cannot be written ({error.strerror or error}). Give a folder that you may "
+            "write to and that has space."
+        ) from error
 
 
 def _write(folder: Path, description: dict[str, Any], tensors: dict[str, Tensor]) -> str:
@@ -74,9 +108,8 @@ def _write(folder: Path, description: dict[str, Any], tensors: dict[str, Tensor]
     n_bytes = sum(value.nbytes for value in contiguous.values())
     _check_size(folder / name, n_bytes, MOST_TENSOR_BYTES, InputError, "save")
     try:
-        content = save(
-            contiguous
-        )  # safetensors' own writer leaves files of any name when it is killed
+        # safetensors' own writer leaves files of any name when it is killed
+        content = save(contiguous)
         write_whole(folder / name, lambda temporary: temporary.write_bytes(content))
         header = {
             "format": FORMAT,
@@ -88,7 +121,7 @@ def _write(folder: Path, description: dict[str, Any], tensors: dict[str, Tensor]
             **description,
         }
         plain = json.loads(json.dumps(header, default=_plain))
-        text = json.dumps(plain | {"sha256": _digest(plain)}, indent=2)
+        text = description_text(plain)
         _check_size(folder / DESCRIPTION, len(text), MOST_DESCRIPTION_BYTES, InputError, "save")
         write_whole(folder / DESCRIPTION, lambda temporary: temporary.write_text(text))
     except BaseException as error:
@@ -154,18 +187,19 @@ def _read_description(folder: Path) -> dict[str, Any]:
             "to its end. Save the model again."
         )
     try:
-        description = json.loads(_read(path, MOST_DESCRIPTION_BYTES).decode())
+        text = _read(path, MOST_DESCRIPTION_BYTES).decode()
+        description = json.loads(text)
     except (ValueError, RecursionError, OSError) as error:
         raise _damaged(path, f"damaged ({str(error)[:200]})") from error
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise ModelFileError(f"load: {path} is not the description of a deeplfm model.")
     _check_version(folder, description)
-    kept = description.pop("sha256", None)
+    description.pop("sha256", None)
     try:
-        found = _digest(description)
+        is_whole = text == description_text(description)
     except (ValueError, RecursionError) as error:  # half a surrogate pair, or deeply nested
         raise _damaged(path, f"damaged ({str(error)[:200]})") from error
-    if kept != found:
+    if not is_whole:
         raise _damaged(path, "damaged or was edited (its content does not match its SHA-256)")
     if not isinstance(description.get("tensors"), str):
         raise ModelFileError(
@@ -222,12 +256,7 @@ def _check_version(folder: Path, description: dict[str, Any]) -> None:
 
 
 def check_target(folder: Path, where: str) -> None:
-    """Refuse a folder that holds anything but a model, or what a killed save has left.
-
-    Args:
-        folder: need not exist.
-        where: beginning of the message.
-    """
+    """Refuse a folder that holds anything but a model, or what a killed save has left."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{where}: {folder} is a file. Give the name of a folder.")
     if not folder.is_dir() or (folder / DESCRIPTION).exists():
@@ -244,12 +273,16 @@ def _is_ours(name: str) -> bool:
 
 
 def _is_left(name: str) -> bool:
-    return name.startswith(_TENSORS) or is_unfinished(name, _is_ours)
+    return name.startswith((_TENSORS, _PARTS)) or is_unfinished(name, _is_ours)
 
 
-def _digest(content: dict[str, Any]) -> str:
-    """SHA-256 of plain data, whatever the order of its keys and the spaces between them."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def description_text(content: dict[str, Any]) -> str:
+    """The only text of a description: with its SHA-256, and each number and space as written here.
+
+    A reader compares whole texts, since another last digit of a number may be read as the same number.
+    """
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return json.dumps(content | {"sha256": digest}, indent=2)
 
 
 def _is_finite(tensor: Tensor) -> bool:

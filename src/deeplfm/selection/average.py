@@ -161,9 +161,6 @@ def pooled_over_outputs(alone: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
     """Probabilities of each member to be best, given the rows of all outputs.
 
     The best member of one output is that of another with probability one half.
-
-    Args:
-        alone: given the rows of each output itself, from :func:`probability_of_best`.
     """
     vote = (_SAME_BEST * alone + (1 - _SAME_BEST) / len(alone)).log()
     return torch.softmax(alone.log() + vote.sum(-1, keepdim=True) - vote, dim=0)
@@ -250,11 +247,6 @@ def choose_members(
 
     A model with a large error after the rows gets a wide interval there. In a gap, where rows on both
     sides are known, that interval would be too wide: hence copies with a calibration of their own.
-
-    Args:
-        fitted: all candidates.
-        weight: by the held-out rows.
-        in_gaps: by values hidden like gaps; an output without such values takes ``weight`` in gaps too.
     """
     between = torch.where(in_gaps.sum(0) > 0, 0.0, weight)
     both = torch.stack([weight, between], dim=1)  # B 2 D

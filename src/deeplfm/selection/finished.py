@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from deeplfm import config as configuration
-from deeplfm.ensemble.autoregression import Autoregression
-from deeplfm.ensemble.nearest_neighbour_gp import NearestNeighbourGP
 from deeplfm.errors import TrainingDivergedError, UnsuitableError
 from deeplfm.io.archive import restore, tensors_under
 from deeplfm.io.storage import Contents
 from deeplfm.model import DeepLFM
 from deeplfm.selection.candidate import Candidate, FittedCandidate, Member, Score
-from deeplfm.statespace import StateSpaceConfig, StateSpaceLFM
+from deeplfm.statespace import SharedForcesLFM, StateSpaceConfig, StateSpaceLFM
 from deeplfm.training.loop import History
 
-KINDS = {
-    kind.__name__: kind for kind in (DeepLFM, Autoregression, NearestNeighbourGP, StateSpaceLFM)
-}
+KINDS: dict[str, type] = {kind.__name__: kind for kind in (DeepLFM, StateSpaceLFM, SharedForcesLFM)}
+Kind = TypeVar("Kind", bound=type)
 _ERRORS = {kind.__name__: kind for kind in (TrainingDivergedError, UnsuitableError)}
+
+
+def is_kept(kind: Kind) -> Kind:
+    """Declare a kind of model that files can hold, by its name; a decorator."""
+    KINDS[kind.__name__] = kind
+    return kind
 
 
 def describe_member(member: Member) -> dict[str, Any]:
@@ -37,13 +40,11 @@ def describe_member(member: Member) -> dict[str, Any]:
     return {"kind": type(member).__name__, "arguments": arguments | {"config": config}}
 
 
-def new_member(
-    description: dict[str, Any],
-) -> DeepLFM | Autoregression | NearestNeighbourGP | StateSpaceLFM:
+def new_member(description: dict[str, Any]) -> Any:
     """The model of a description, before its tensors are loaded."""
     arguments = description["arguments"]
     config: Any = arguments["config"]
-    if description["kind"] == StateSpaceLFM.__name__:
+    if issubclass(KINDS[description["kind"]], StateSpaceLFM):
         config = [StateSpaceConfig.from_dict(item) for item in config]
     else:
         config = configuration.from_dict(config)
@@ -86,6 +87,7 @@ def describe_result(result: Any) -> Contents | None:
         "dtype": str(models[0].likelihood.inflation.dtype).removeprefix("torch."),
         "device": str(models[0].likelihood.inflation.device),
         "history": asdict(history),
+        "is_scored": bool(scores),
     }
     return description, tensors
 
@@ -105,7 +107,7 @@ def restore_result(contents: Contents, item: Any) -> Any:
     n_models = len(item.members) if isinstance(item, FittedCandidate) else 1
     if len(models) != n_models:
         raise ValueError(f"{len(models)} models in place of {n_models}")
-    if isinstance(item, FittedCandidate):
+    if isinstance(item, FittedCandidate) or not description["is_scored"]:
         return models, history
     score, gap_score = (
         _score(tensors_under(f"{name}.", tensors)) for name in ("score", "gap_score")

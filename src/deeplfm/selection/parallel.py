@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
-from functools import cache
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,6 +14,7 @@ import torch
 
 from deeplfm.errors import TrainingDivergedError, UnsuitableError
 from deeplfm.kernels import are_compiled, compiled_kernels
+from deeplfm.selection.backends import LostWorkerError, calls_in_pool, end_with, is_cluster
 from deeplfm.training.checkpoint import current_place, kept_in, restoring, unit
 from deeplfm.training.interruption import (
     graceful_interrupts,
@@ -30,7 +28,6 @@ from deeplfm.training.progress import no_bars, progress_bar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_WATCH_SECONDS = 0.5
 FAILURES = (TrainingDivergedError, torch.linalg.LinAlgError)
 
 
@@ -71,8 +68,8 @@ def attempt_all(
     """
     found: dict[int, Attempt] = {}
     n_jobs = min(n_jobs, len(items))
-    if n_jobs > 1 and not stop_requested():
-        with progress_bar(label, progress, unit="fits") as bar, suppress(BrokenProcessPool):
+    if (n_jobs > 1 or is_cluster()) and not stop_requested():
+        with progress_bar(label, progress, unit="fits") as bar, suppress(LostWorkerError):
             bar.update(0, len(items), math.nan)
             for i, attempt in _together(function, items, n_jobs, label):
                 found[i] = attempt
@@ -127,50 +124,37 @@ def _kept(function: Callable[[Item], Result], item: Item, label: str) -> Result 
 def _together(
     function: Callable[[Item], Result], items: Sequence[Item], n_jobs: int, label: str
 ) -> Iterator[tuple[int, Attempt]]:
-    from joblib import Parallel, delayed, parallel_config
-
-    n_threads, is_compiled = max(1, torch.get_num_threads() // n_jobs), are_compiled()
-    began = time.monotonic()  # a clock that threads and processes share
+    is_compiled = are_compiled()
+    began = time.monotonic()  # a clock that threads and processes of this machine share
     end, place = began + time_left(), current_place()
+    parent = os.getpid()
+    if (
+        is_cluster()
+    ):  # its workers may see neither our clock nor our files, and are no children of ours
+        began, place, parent = math.inf, None, 0
 
-    def calls() -> Iterator[Any]:
+    def calls() -> Iterator[_Work]:
         """Made in joblib's threads, where no time limit is set."""
         for i, item in enumerate(items):
             now, n_turns = time.monotonic(), math.ceil((len(items) - i) / n_jobs)
             if stop_requested() or now > end:
                 return
-            span = _Span(began, (end - now) / n_turns, end, os.getpid())
-            work = _Work(i, function, item, label, place, is_compiled)
-            yield delayed(_apart)(work, span)
+            span = _Span(began, (end - now) / n_turns, end if parent else math.inf, parent)
+            yield _Work(i, function, item, label, place, is_compiled, span)
 
-    with parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=n_threads):
-        pool = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=n_jobs)
-        yield from (done for done in pool(calls()) if done is not None)
+    yield from (done for done in calls_in_pool(_apart, calls(), n_jobs) if done is not None)
 
 
 class _Span(NamedTuple):
     """When work that is shared by processes began, the seconds of one attempt, and when all must end.
 
-    The last is the process that waits for it.
+    The last is the process that waits for it; 0 for one on another machine.
     """
 
     began: float
     seconds: float
     end: float
     parent: int
-
-
-@cache
-def _end_with(parent: int) -> None:
-    """End this process soon after its parent, which may have been killed in the middle of its work."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(_WATCH_SECONDS)
-        os._exit(1)
-
-    if hasattr(os, "getppid"):
-        threading.Thread(target=watch, daemon=True, name="end-with-parent").start()
 
 
 class _Work(NamedTuple):
@@ -182,16 +166,19 @@ class _Work(NamedTuple):
     label: str
     place: Path | None
     is_compiled: bool
+    span: _Span
 
 
-def _apart(work: _Work, span: _Span) -> tuple[int, Attempt] | None:
+def _apart(work: _Work) -> tuple[int, Attempt] | None:
     """One attempt in a process of its own, whose time begins here; none once the user interrupted.
 
     An interrupt may reach this process before the one that sends it work: it may be given more.
     """
-    _end_with(span.parent)
+    span = work.span
+    if span.parent:
+        end_with(span.parent)
     with (
-        graceful_interrupts(since=span.began),
+        graceful_interrupts(since=span.began) if span.parent else nullcontext(),
         compiled_kernels(work.is_compiled),
         kept_in(work.place),
         no_bars(),

@@ -25,15 +25,8 @@ from deeplfm.selection.average import (
     forecast_weights,
     gap_weights,
 )
-from deeplfm.selection.candidate import (
-    Candidate,
-    Fit,
-    FittedCandidate,
-    Member,
-    fit_and_score,
-    fit_candidate,
-    refit,
-)
+from deeplfm.selection.candidate import Candidate, Fit, FittedCandidate, Member
+from deeplfm.selection.fitting import fit_and_score, fit_candidate, refit
 from deeplfm.selection.parallel import Attempt, attempt_all
 from deeplfm.selection.split import Split
 from deeplfm.training.interruption import stop_reason, time_left, within
@@ -41,6 +34,7 @@ from deeplfm.training.loop import History
 from deeplfm.training.rows import RowSource
 
 _LOW_WEIGHT = "its weight is too small"
+_NO_TIME = "no time was left to try it"
 
 Status = Literal["fitted", "failed", "unsuitable", "not tried"]
 
@@ -117,6 +111,10 @@ class Selection:
         ]
         return cls(**content | {"candidates": results})
 
+    def add_untried(self, names: list[str]) -> None:
+        """Record candidates for which no time was left."""
+        self.candidates.extend(CandidateResult(name, reason=_NO_TIME) for name in names)
+
     def __getitem__(self, name: str) -> CandidateResult:
         """The record of a candidate."""
         return next(item for item in self.candidates if item.name == name)
@@ -170,9 +168,6 @@ class Selection:
 
     def table(self, outputs: list[str]) -> pd.DataFrame:
         """One row for each candidate, the best score first, in the user's units.
-
-        Args:
-            outputs: their names.
 
         Returns:
             Columns ``{output}_mnll`` (mean negative log likelihood of the held-out rows),
@@ -340,7 +335,7 @@ def _recorded(found: list[Attempt], selection: Selection) -> list[FittedCandidat
         raise _none_left(selection)
     for record in selection.candidates:
         if record.status == "not tried":
-            record.reason = "no time was left to try it"
+            record.reason = _NO_TIME
     return fitted
 
 

@@ -113,9 +113,6 @@ def hide_like_gaps(rows: Rows) -> tuple[Rows, Rows | None]:
     and again until enough is hidden. Of many gaps only some are shifted, and none is shortened: a model
     that fills short gaps may fail in long ones. None is shifted to the ends, where it would be no gap.
     One or two long gaps are too few to score by, and copies of them would hide most of the series.
-
-    Args:
-        rows: in order of time.
     """
     time, known = rows.x[:, 0], ~rows.y.isnan()
     gaps = [_gaps(time[is_known]) for is_known in known.T]

@@ -112,7 +112,7 @@ def test_bad_rows_are_named_wherever_they_are(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_only_the_end_of_a_very_long_series_is_used_and_the_user_is_told(
+def test_only_the_end_of_a_very_long_series_is_used_with_a_warning(
     options: dict[str, object], n_used: int, advice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_LONGEST_SERIES", 100)

@@ -261,7 +261,7 @@ def test_local_times_get_their_zone() -> None:
         quick().fit(pd.DataFrame({"t": np.arange(9), "y": np.arange(9.0)}), "t", zone=BERLIN)
 
 
-def test_the_order_of_days_and_months_is_remembered() -> None:
+def test_the_order_of_days_and_months_is_stored() -> None:
     days = pd.date_range("2024-01-01", periods=40)
     frame = pd.DataFrame({"day": days.strftime("%d/%m/%Y"), "y": np.sin(np.arange(40.0))})
     model = quick(n_steps=1).fit(frame, "day")
@@ -270,7 +270,7 @@ def test_the_order_of_days_and_months_is_remembered() -> None:
     assert model.forecast(until="12/02/2024").index[-1] == pd.Timestamp("2024-02-12")
 
 
-def test_before_fitting_nothing_is_answered() -> None:
+def test_before_fitting_nothing_is_predicted() -> None:
     for method in ("forecast", "impute", "backtest"):
         with pytest.raises(NotFittedError):
             getattr(quick(), method)()

@@ -44,7 +44,7 @@ QUICK = {"model": "linear-autoregression", "progress": False}
     ],
     ids=str,
 )
-def test_swings_that_grow_with_the_level_are_seen(values: np.ndarray, expected: bool) -> None:
+def test_amplitudes_that_grow_with_the_level_are_found(values: np.ndarray, expected: bool) -> None:
     assert amplitude_grows(values[:, None]).tolist() == [expected]
 
 
@@ -56,7 +56,7 @@ def error(model: DeepLFMRegressor, values: np.ndarray) -> float:
     return float(np.mean((model.predict(T[96:]) - values[96:]) ** 2) / values[96:].var())
 
 
-def test_of_a_limited_time_each_race_has_the_same_part_and_the_refits_too(
+def test_a_time_limit_is_divided_equally_among_selections_and_refits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parts: list[float] = []
@@ -93,7 +93,7 @@ def test_of_a_limited_time_each_race_has_the_same_part_and_the_refits_too(
     assert not best_trial(unsuitable, np.array([True])).is_log.any()  # and time is not to blame
 
 
-def test_growing_swings_are_foreseen_better() -> None:
+def test_growing_amplitudes_are_forecast_better() -> None:
     chosen, plain = fitted(SALES), fitted(SALES, log_targets=False)
     assert chosen.scaling_.is_log.tolist() == [True]
     assert plain.scaling_.is_log.tolist() == [False]
@@ -102,7 +102,7 @@ def test_growing_swings_are_foreseen_better() -> None:
     assert (low > 0).all()
 
 
-def test_held_out_rows_are_heard() -> None:
+def test_held_out_rows_count_in_the_choice_of_logarithms() -> None:
     """Swings that shrink with a level that falls along a line, to which logarithms are no help."""
     assert amplitude_grows(FALLS[:96, None]).tolist() == [True]
     models = {logs: fitted(FALLS, log_targets=logs) for logs in (False, True, None)}
@@ -140,7 +140,7 @@ def test_evidence_of_a_scale_is_that_of_its_distribution_in_the_users_units() ->
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_rows_before_the_held_out_ones_speak_for_logarithms(seed: int) -> None:
+def test_rows_before_the_held_out_ones_are_evidence_for_logarithms(seed: int) -> None:
     """Quarters of sales: by the four rounds held out alone, each of these would stay as it is."""
     time = np.arange(67.0)
     noise = 0.08 * np.random.default_rng(seed).standard_normal(84)[:67]
@@ -150,7 +150,7 @@ def test_rows_before_the_held_out_ones_speak_for_logarithms(seed: int) -> None:
     assert model.fit(time, values).scaling_.is_log.tolist() == [True]
 
 
-def test_logarithms_are_told_where_there_was_no_time_for_them() -> None:
+def test_untried_logarithms_are_reported() -> None:
     with pytest.warns(UserWarning, match="left no time to try logarithms"):
         fitted(SALES, time_limit=0.0)
 
@@ -191,7 +191,7 @@ def test_a_wish_that_cannot_be_read_is_refused(wish: object) -> None:
         fitted(SALES, log_targets=wish)
 
 
-def test_a_user_may_insist_and_hears_what_cannot_be() -> None:
+def test_logarithms_may_be_forced_and_values_without_one_are_refused() -> None:
     assert fitted(EVEN, log_targets=True).scaling_.is_log.all()
     with pytest.raises(InputError, match=r"-1 found, which has no logarithm.*log_targets=False"):
         fitted(np.where(T == 7, -1, EVEN), log_targets=True)

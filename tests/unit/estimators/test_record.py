@@ -68,7 +68,7 @@ def test_covariates_come_from_the_record_or_a_frame() -> None:
         known.inputs_at(index, doubled)
 
 
-def test_numbers_are_found_as_far_as_they_can_be_told_apart() -> None:
+def test_numbers_are_found_as_far_as_they_can_be_distinguished() -> None:
     times = pd.Index(np.arange(20) * 0.1, name="t")
     known = Record.of(frame(times), Roles("t", ["a"], ["heat"]), "refuse", None)
     nearly = pd.Index([0.3, 0.7, 1.2000000001])

@@ -214,7 +214,7 @@ def test_a_trend_goes_on() -> None:
 
 def test_tables_have_candidates_of_their_own() -> None:
     x = np.random.default_rng(0).normal(size=(80, 2))
-    model = DeepLFMRegressor(n_steps=3).fit(x, x.sum(1))
+    model = DeepLFMRegressor(model="ensemble", n_steps=3).fit(x, x.sum(1))
     assert set(model.fit_result_.held_out_mnll) == {
         "deep",
         "nearest-neighbour GP",
@@ -230,7 +230,7 @@ def test_a_time_limit_is_recorded_and_saved(tmp_path: Path) -> None:
     assert DeepLFMRegressor.load(tmp_path / "model").fit_result_ == model.fit_result_
 
 
-def test_a_race_without_time_says_what_it_has_not_tried(tmp_path: Path) -> None:
+def test_a_selection_without_time_reports_the_untried_candidates(tmp_path: Path) -> None:
     model = DeepLFMRegressor("ensemble", time_limit=0.0, n_steps=1000, progress=False)
     with pytest.warns(
         UserWarning,

@@ -168,8 +168,7 @@ def with_tensors(folder: Path, tensors: dict[str, Tensor]) -> None:
     content = json.loads((folder / "model.json").read_text())
     content["tensors_sha256"] = file_digest(path)
     del content["sha256"]
-    content["sha256"] = storage._digest(content)
-    (folder / "model.json").write_text(json.dumps(content))
+    (folder / "model.json").write_text(storage.description_text(content))
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_every_check_of_scikit_learn_passes() -> None:
     assert int(finished.stdout) >= 50
 
 
-def test_names_of_columns_are_remembered_and_must_agree() -> None:
+def test_names_of_columns_are_stored_and_must_agree() -> None:
     x, y = table()
     model = quick().fit(x, y)
     assert list(model.feature_names_in_) == ["width", "height"]

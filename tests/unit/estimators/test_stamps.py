@@ -143,7 +143,7 @@ def test_a_zone_makes_offsets_and_local_times_one() -> None:
         read_stamps(["2024-01-01T00:00Z", "2024-07-01"], "t", zone=BERLIN)
 
 
-def test_the_order_of_days_and_months_is_found_once_and_can_be_told() -> None:
+def test_the_order_of_days_and_months_is_found_once_and_can_be_given() -> None:
     assert date_order_of(["01/02/2024", "13/02/2024"], "t") == "day first"
     assert date_order_of(["01/02/2024", "01/13/2024"], "t") == "month first"
     assert date_order_of(["2024-02-01", "2024-02-13"], "t") is None
@@ -182,7 +182,7 @@ def test_days_written_as_numbers_are_dates(kind: Any) -> None:
     assert kind_of(read_stamps(days, "t", kind="number")) == "number"
 
 
-def test_an_hour_that_comes_twice_is_told_in_either_direction() -> None:
+def test_an_hour_that_comes_twice_is_resolved_in_either_direction() -> None:
     hours = pd.date_range("2024-10-26 22:00", periods=8, freq="h", tz="UTC").tz_convert(BERLIN)
     wall = hours.tz_localize(None)
     assert list(read_stamps(wall, "t", zone=BERLIN)) == list(hours)

@@ -86,7 +86,7 @@ def test_arrays_stay_arrays(of_arrays: DeepLFMRegressor) -> None:
     assert vector.sample_y(ASKED.to_numpy(), 4).shape == (7, 4)
 
 
-def test_where_one_side_has_no_names_answers_are_arrays(of_arrays: DeepLFMRegressor) -> None:
+def test_without_names_on_one_side_predictions_are_arrays(of_arrays: DeepLFMRegressor) -> None:
     nameless = quick().fit(TIME, PAIR.to_numpy())
     assert type(nameless.predict(ASKED)) is np.ndarray
     with_names = quick().fit(TIME.to_numpy(), PAIR)
@@ -228,7 +228,7 @@ def test_what_is_part_of_the_signal_is_none(values: np.ndarray) -> None:
     assert find_outliers(values) is None
 
 
-def test_the_user_is_told_which_column_and_what_to_do() -> None:
+def test_the_warning_names_the_column_and_the_remedy() -> None:
     values = level()
     values[100:103] = [-999.0, np.nan, -999.0]
     frame = pd.DataFrame({"flow": values, "other": level(1)}, index=STEPS)

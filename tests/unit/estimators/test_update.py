@@ -95,7 +95,7 @@ def test_two_portions_in_any_order_are_one() -> None:
         assert found == pytest.approx(wanted, rel=1e-7, abs=1e-8)
 
 
-def test_new_rows_are_heard_and_doubt_shrinks() -> None:
+def test_new_rows_reduce_the_uncertainty() -> None:
     later = np.linspace(10, 14, 40)
     truth = np.sin(3 * later) + 2
     model = quick().fit(TIME, WAVES[:, 0])
@@ -106,7 +106,7 @@ def test_new_rows_are_heard_and_doubt_shrinks() -> None:
     assert (less < std).all()
 
 
-def test_rows_without_any_target_say_nothing() -> None:
+def test_rows_without_any_target_add_nothing() -> None:
     model = quick().fit(TIME, WAVES)
     before = model.predict(ASKED, return_std=True)
     model.update([20.0, 21.0], np.full((2, 2), np.nan))

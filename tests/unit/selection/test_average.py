@@ -22,7 +22,7 @@ def members() -> list[DeepLFM]:
     return [of_time, of_itself]
 
 
-def test_among_the_rows_only_functions_of_time_are_heard_and_ahead_all() -> None:
+def test_within_the_rows_only_functions_of_time_are_active_and_ahead_all() -> None:
     of_time, of_itself = members()
     stack = ModelAverage([of_time, of_itself], torch.tensor([[0.25], [0.75]]).double())
     x = torch.arange(N_ROWS + 10, dtype=torch.float64)[:, None]
@@ -35,7 +35,7 @@ def test_among_the_rows_only_functions_of_time_are_heard_and_ahead_all() -> None
     assert mixed.log_prob(torch.zeros(N_ROWS + 10, 1)).isfinite().all()
 
 
-def test_draws_come_from_who_is_heard() -> None:
+def test_draws_come_from_active_members() -> None:
     """A binomial share of 4000 draws is off by 5 standard errors in fewer than 1 of 10⁶ runs."""
     of_time, of_itself = members()
     stack = ModelAverage([of_time, of_itself], torch.tensor([[0.25], [0.75]]).double())
@@ -47,7 +47,7 @@ def test_draws_come_from_who_is_heard() -> None:
     assert abs(is_first[:, 1].double().mean() - 0.25) < 5 * (0.25 * 0.75 / 4000) ** 0.5
 
 
-def test_who_is_alone_is_heard_everywhere() -> None:
+def test_a_single_member_is_active_everywhere() -> None:
     of_time, of_itself = members()
     stack = ModelAverage([of_time, of_itself], torch.tensor([[0.0], [1.0]]).double())
     x = torch.arange(N_ROWS + 10, dtype=torch.float64)[:, None]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from deeplfm.selection import candidate
+from deeplfm.selection import fitting
 from deeplfm.terms import BuildContext
 from deeplfm.terms.candidates import SERIES
 from deeplfm.training import Rows
@@ -17,9 +17,9 @@ def test_once_time_is_over_a_slow_calibration_ends_early(monkeypatch: pytest.Mon
     model = SERIES["sinusoids"].build(rows, BuildContext(dtype=torch.float64))
     solved, plain = [], type(model).solve
     monkeypatch.setattr(type(model), "solve", lambda *given: solved.append(1) or plain(*given))
-    monkeypatch.setattr(candidate, "_MOST_OVERTIME", -1.0)
+    monkeypatch.setattr(fitting, "_MOST_OVERTIME", -1.0)
     with within(-1):
-        candidate.calibrate(model, rows, rows)
+        fitting.calibrate(model, rows, rows)
     assert len(solved) == 2
-    candidate.calibrate(model, rows, rows)
-    assert len(solved) == 2 + len(candidate.TEMPERATURES) + 1
+    fitting.calibrate(model, rows, rows)
+    assert len(solved) == 2 + len(fitting.TEMPERATURES) + 1

@@ -96,7 +96,7 @@ def test_after_an_interrupt_only_what_must_be_is_begun(
     assert [item for item, _ in found] == expected
 
 
-def test_an_interrupted_race_has_at_least_one() -> None:
+def test_an_interrupted_selection_has_at_least_one_candidate() -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with graceful_interrupts():
@@ -190,7 +190,7 @@ def interruptible(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_processes_hear_ctrl_c_and_hand_over_what_they_have(
+def test_interrupted_processes_return_what_they_have(
     interruptible: subprocess.Popen[str], number: signal.Signals
 ) -> None:
     os.killpg(interruptible.pid, number)  # to all of them, as a terminal or a service manager does
@@ -198,7 +198,7 @@ def test_processes_hear_ctrl_c_and_hand_over_what_they_have(
     assert json.loads(output) == [[0, 0], [1, 1]]
 
 
-def test_a_process_that_hears_ctrl_c_first_begins_nothing_more(
+def test_a_process_interrupted_before_its_work_arrives_begins_nothing_more(
     interruptible: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     """What it hands over is answered with more work, as long as the signal has not reached the other."""
@@ -220,7 +220,7 @@ def test_a_number_of_jobs_that_cannot_be_is_refused(n_jobs: object) -> None:
         DeepLFMRegressor(n_jobs=n_jobs, progress=False).fit(range(30), range(30))
 
 
-def test_rows_on_disk_are_fitted_here_one_start_after_the_other(tmp_path: Path) -> None:
+def test_rows_on_disk_are_fitted_one_candidate_after_the_other(tmp_path: Path) -> None:
     times = np.memmap(tmp_path / "t", mode="w+", shape=(40, 1), dtype=float)
     times[:, 0] = np.arange(40)
     settings = {

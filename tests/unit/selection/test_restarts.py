@@ -4,7 +4,8 @@ import numpy as np
 import torch
 
 from deeplfm import DeepLFMRegressor
-from deeplfm.selection.candidate import Candidate, fit_candidate
+from deeplfm.selection.candidate import Candidate
+from deeplfm.selection.fitting import fit_candidate
 from deeplfm.terms import BuildContext, Reference
 from deeplfm.training import History, Rows
 

@@ -19,14 +19,8 @@ from deeplfm.selection.average import (
     series_weights,
     stacking_weights,
 )
-from deeplfm.selection.candidate import (
-    INFLATIONS,
-    Candidate,
-    FittedCandidate,
-    Score,
-    calibrate,
-    fit_candidate,
-)
+from deeplfm.selection.candidate import Candidate, FittedCandidate, Score
+from deeplfm.selection.fitting import INFLATIONS, calibrate, fit_candidate
 from deeplfm.selection.select import Selection, compare, select
 from deeplfm.selection.split import hide_like_gaps, hold_out
 from deeplfm.training import Phase, Rows, Schedule, StoredRows, interruption
@@ -57,7 +51,7 @@ def candidate(name: str, frequency: float, noise: float = 0.01) -> Candidate:
     return Candidate(name, build, Schedule("collapsed", (Phase(0),), batch_size=None))
 
 
-def test_the_right_start_wins_and_is_refitted_on_all_rows() -> None:
+def test_the_right_candidate_is_selected_and_refitted_on_all_rows() -> None:
     rows = wave()
     stack, report = select(
         [candidate("wrong", 9.0), candidate("right", 30.0)], rows, is_series=True
@@ -77,7 +71,7 @@ def failing(name: str, error: Exception) -> Candidate:
     return replace(candidate(name, 1.0), build=build)
 
 
-def test_a_race_in_processes_is_the_same_race() -> None:
+def test_a_selection_in_processes_is_the_same() -> None:
     rows = wave()
     recipes = [
         failing("short", UnsuitableError("needs more rows")),
@@ -124,7 +118,7 @@ def test_a_refit_that_runs_out_of_time_counts_if_it_came_far(
     assert not report.interrupted
 
 
-def test_without_time_for_refits_only_the_last_layer_hears_all_rows() -> None:
+def test_without_time_for_refits_only_the_last_layer_is_solved_on_all_rows() -> None:
     rows = wave()
     ready = compare([trained(3)], rows, is_series=True)
     with within(-1):
@@ -160,7 +154,7 @@ def with_gaps() -> Rows:
     return Rows(rows.x, y)
 
 
-def test_what_fills_gaps_is_judged_by_gaps_and_what_foretells_by_the_tail() -> None:
+def test_candidates_for_gaps_are_scored_in_gaps_and_others_on_the_tail() -> None:
     rows = with_gaps()
     stack, report = select([candidate("line", 30.0), smooth("smooth")], rows, is_series=True)
     assert report.weight["line"][0] > 0.9
@@ -180,7 +174,7 @@ def test_without_gaps_there_is_one_set_of_weights() -> None:
     assert report.names == ["line"]
 
 
-def test_what_says_nothing_of_gaps_is_not_asked_to_fill_them() -> None:
+def test_candidates_that_do_not_fill_gaps_are_not_scored_there() -> None:
     rows, seen = with_gaps(), []
     plain = candidate("line", 30.0)
 
@@ -207,7 +201,7 @@ def test_a_copy_for_gaps_has_a_calibration_of_its_own() -> None:
     assert stack.members[ahead].temperature > 10 * stack.members[in_gaps].temperature
 
 
-def test_a_start_that_diverges_is_reported_and_left_out() -> None:
+def test_a_candidate_that_diverges_is_reported_and_left_out() -> None:
     def fail(rows: Rows, seed: int) -> DeepLFM:
         raise TrainingDivergedError("no luck")
 
@@ -248,7 +242,7 @@ def test_of_very_many_rows_a_bounded_number_is_held_out(
 
 
 @pytest.mark.parametrize("n_inputs", [1, 2])
-def test_a_start_sees_the_end_of_a_long_series_and_all_over_a_long_table(
+def test_initialisation_reads_the_end_of_a_long_series_and_all_parts_of_a_long_table(
     n_inputs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[float] = []
@@ -266,7 +260,7 @@ def test_a_start_sees_the_end_of_a_long_series_and_all_over_a_long_table(
     assert seen == ([6, 7, 8, 9] if n_inputs == 1 else [0, 2, 5, 7])
 
 
-def test_stored_rows_race_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_selection_on_stored_rows_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split_module, "_MOST_HELD_OUT", 20)
     rows = wave()
     for is_series in (True, False):
@@ -371,14 +365,14 @@ def test_a_lead_that_all_outputs_share_leaves_stacking_no_word() -> None:
 
 
 @pytest.mark.parametrize("best", [(0, 1), (0, 0, 1)])
-def test_outputs_that_are_sure_of_different_starts_are_half_stacked(best: tuple[int, ...]) -> None:
+def test_outputs_with_different_best_candidates_are_half_stacked(best: tuple[int, ...]) -> None:
     is_best = torch.nn.functional.one_hot(torch.tensor(best), 3).T.double()  # B D
     density = 0.5 * is_best[:, None].repeat(1, 100, 1)
     expected = (stacked(density) + is_best) / 2
     torch.testing.assert_close(series_weights(density), expected)
 
 
-def test_outputs_that_agree_on_a_start_with_a_handicap_are_half_stacked() -> None:
+def test_outputs_that_agree_on_a_candidate_with_a_margin_are_half_stacked() -> None:
     density = torch.stack([torch.full((100, 2), 0.5), torch.zeros(100, 2)]).double()
     margin = torch.tensor([0.2, 0.0]).double()
     expected = (stacked(density, margin) + torch.eye(2)[:, :1]) / 2
@@ -427,7 +421,7 @@ def test_hopeless_members_get_nothing_and_unknown_outputs_no_opinion_of_their_ow
     assert weight[:, 1].tolist() == pytest.approx(unknown)
 
 
-def test_an_output_of_a_series_that_knows_better_is_not_outvoted() -> None:
+def test_an_output_with_clear_evidence_keeps_its_own_member() -> None:
     """Nine outputs for one member, each worth 3 to 1; the tenth is sure of the other by e⁻⁵⁰."""
     lead = torch.full((100, 10), 0.5).double()
     lead[:, 9] = -0.5
@@ -448,7 +442,7 @@ def test_a_handicap_must_be_overcome(
 
 
 @pytest.mark.parametrize(("n_rows", "is_believed"), [(20, False), (40, True)])
-def test_few_rows_leave_more_to_luck(n_rows: int, is_believed: bool) -> None:
+def test_few_rows_need_a_larger_lead(n_rows: int, is_believed: bool) -> None:
     """Half a nat per row: ten over all, which one of many chances may reach; or twenty."""
 
     def entrant(name: str, margin: float, density: float) -> FittedCandidate:
@@ -462,7 +456,7 @@ def test_few_rows_leave_more_to_luck(n_rows: int, is_believed: bool) -> None:
     assert (float(weight[1, 0]) > 0) == is_believed
 
 
-def test_a_start_for_gaps_alone_races_where_there_are_gaps_and_foretells_nothing() -> None:
+def test_a_candidate_for_gaps_is_compared_where_there_are_gaps_and_forecasts_nothing() -> None:
     for_gaps = replace(smooth("smooth"), margin=math.inf)
     stack, report = select([candidate("line", 30.0), for_gaps], with_gaps(), is_series=True)
     assert report.weight == {"line": [1.0]}
@@ -472,7 +466,7 @@ def test_a_start_for_gaps_alone_races_where_there_are_gaps_and_foretells_nothing
     assert list(report.held_out_mnll) == ["line"]
 
 
-def test_who_leads_without_a_say_leaves_the_others_their_weights() -> None:
+def test_a_leader_without_weight_does_not_change_the_others() -> None:
     """A start for gaps alone that also forecasts best, by far."""
     for_gaps = replace(candidate("right", 30.0), margin=math.inf)
     _, report = select(
@@ -483,7 +477,7 @@ def test_who_leads_without_a_say_leaves_the_others_their_weights() -> None:
     assert all(math.isfinite(error) for error in report.held_out_nmse)
 
 
-def test_a_start_that_fails_in_gaps_foretells_all_the_same() -> None:
+def test_a_candidate_that_fails_in_gaps_still_forecasts() -> None:
     line, n_built = candidate("line", 30.0), []
 
     def build(rows: Rows, seed: int) -> DeepLFM:
@@ -498,7 +492,7 @@ def test_a_start_that_fails_in_gaps_foretells_all_the_same() -> None:
     assert not report.failed
 
 
-def test_where_nobody_is_judged_in_gaps_the_weights_of_the_tail_hold() -> None:
+def test_without_scores_in_gaps_the_weights_of_the_tail_hold() -> None:
     silent = [
         replace(item, fills_gaps=False) for item in (candidate("line", 30.0), smooth("smooth"))
     ]
@@ -525,7 +519,7 @@ def test_an_output_without_gaps_keeps_the_weights_of_the_tail() -> None:
 
 
 @pytest.mark.parametrize("weights_of", [stacking_weights, series_weights])
-def test_a_row_of_weight_three_speaks_as_three(weights_of: Callable[..., torch.Tensor]) -> None:
+def test_a_row_of_weight_three_counts_as_three(weights_of: Callable[..., torch.Tensor]) -> None:
     density = torch.randn(3, 8, 1, generator=torch.Generator().manual_seed(0)).double()
     count = torch.tensor([3.0, 3.0, 1.0, 1.0, 1.0, 1.0, 3.0, 3.0]).double()  # parts stay halves
     repeated = density.repeat_interleave(count.long(), dim=1)
@@ -539,7 +533,7 @@ def test_a_row_of_weight_three_speaks_as_three(weights_of: Callable[..., torch.T
     )
 
 
-def test_starts_of_a_series_do_not_see_targets_that_count_next_to_nothing() -> None:
+def test_initialisation_of_a_series_ignores_targets_of_next_to_no_weight() -> None:
     weight = torch.ones(len(wave())).double()
     weight[3], weight[5], weight[-20:] = 1e-6, 0.5, 1e-3
     rows = replace(wave(), weight=weight)

@@ -64,7 +64,7 @@ def test_rows_that_are_not_there_are_a_gap_too() -> None:
 
 
 @pytest.mark.parametrize("gaps", [[(100, 300)], [(100, 130), (200, 230)]])
-def test_few_long_gaps_say_too_little(gaps) -> None:
+def test_few_long_gaps_are_too_little_evidence(gaps) -> None:
     rows = series(400)
     for start, end in gaps:
         rows.y[start:end] = math.nan

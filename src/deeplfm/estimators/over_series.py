@@ -1,0 +1,159 @@
+"""A forecaster of many series: its methods give one table in long form."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
+
+import pandas as pd
+from sklearn.base import clone
+
+from deeplfm.errors import InputError, NoPanelError
+from deeplfm.estimators.panel import Panel
+from deeplfm.estimators.panel_columns import PanelColumns, long_frame, series_column
+from deeplfm.estimators.saving import _parameters, _restored
+from deeplfm.io.archive import reading
+from deeplfm.io.storage import PARTS, write_folder
+from deeplfm.selection.backends import on_backend
+from deeplfm.statespace import Prior
+
+if TYPE_CHECKING:
+    from deeplfm.estimators.forecaster import DeepLFMForecaster
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def over_series(method: Callable[P, T]) -> Callable[P, T]:
+    """A method of one series that is called for each series of a panel.
+
+    Its table is then in long form, and each series gets its own rows of the frames among its arguments.
+    """
+    signature = inspect.signature(method)
+
+    @wraps(method)
+    def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        self = cast(Any, args[0])
+        if self.panel_ is None:
+            return method(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs).arguments
+        arguments = {name: value for name, value in bound.items() if name != "self"}
+        fallback = arguments.pop("fallback", False)
+        with on_backend(self.backend):
+            found = self.panel_.call(self, method.__name__, arguments, fallback)
+        return cast(T, self if found is None else found)
+
+    return called
+
+
+class OverSeries:
+    """Fits and parts of a forecaster of many series."""
+
+    panel_: Panel | None = None  # where the frame holds several series
+
+    @property
+    def series_(self) -> pd.DataFrame:
+        """Outcome of each series of a panel: rows, status, reason, seconds; by its name.
+
+        The reason is that of a failure, or the first warning of a fit.
+        """
+        return self._panel.table.drop(columns=["part", "number"])
+
+    @property
+    def prior_(self) -> dict[str, Prior] | None:
+        """Prior of the parameters that the series of a panel share; ``None`` if they share none."""
+        return self._panel.prior
+
+    def __getitem__(self, series: Any) -> DeepLFMForecaster:
+        """The forecaster of one series of a panel."""
+        return self._panel.one(cast("type[DeepLFMForecaster]", type(self)), series)
+
+    def __len__(self) -> int:
+        return 1 if self.panel_ is None else len(self.panel_)
+
+    def forecast_new(self, frame: Any, horizon: int | None = None, **options: Any) -> pd.DataFrame:
+        """Forecasts of series that are not in the panel, by the prior that its series share, if they do.
+
+        The panel stays as it is, and the new series are not kept.
+
+        Args:
+            frame: their rows in long form, with the columns of the panel.
+            horizon: as in :meth:`forecast`, with all other arguments.
+            **options: of :meth:`forecast`.
+        """
+        panel, roles = self._panel, self._panel.columns
+        model = clone(cast("DeepLFMForecaster", self))
+        model.set_params(prior=panel.prior or model.prior, checkpoint=None)
+        model.fit(
+            frame,
+            roles.time,
+            roles.targets,
+            roles.covariates or None,
+            series=roles.series,
+        )
+        return model.forecast(horizon, **options)
+
+    @property
+    def _panel(self) -> Panel:
+        if self.panel_ is None:
+            raise NoPanelError(
+                "series: this forecaster was not fitted to a panel. Fit it to a frame in long form, with "
+                "series= the column that names the series."
+            )
+        return self.panel_
+
+    def _fit_panel(
+        self,
+        data: Any,
+        series: str | None,
+        roles: tuple[Any, Any, Any],
+        options: dict[str, Any],
+        is_pooled: bool,
+    ) -> bool:
+        """Fit a panel, if the data are one."""
+        frame = long_frame(data, "frame")
+        column = series_column(frame, series)
+        self.panel_ = None
+        if column is None:
+            return False
+        forecaster = cast("DeepLFMForecaster", self)
+        forecaster._settings()
+        columns = PanelColumns.choose(frame, column, *roles)
+        with on_backend(forecaster.backend):
+            panel = Panel.fit(forecaster, frame, columns, options, is_pooled)
+        if not (panel.table["status"] == "fitted").any():
+            first = panel.table.iloc[0]
+            raise InputError(
+                f"frame: none of {len(panel)} series could be fitted (first: {panel.table.index[0]!r}: "
+                f"{first['reason']})."
+            )
+        for name in [name for name in vars(self) if name.endswith("_") and name != "panel_"]:
+            delattr(self, name)  # of an earlier fit to one series
+        self.panel_ = panel
+        return True
+
+    def _save_panel(self, path: str | Path) -> None:
+        """Write the panel to a folder, from which series are read one by one."""
+        panel = self._panel
+        description = {
+            "estimator": type(self).__name__,
+            "parameters": _parameters(self),
+            "panel": panel.described(),
+        }
+        write_folder(path, description, {}, panel.parts)
+        folder = Path(path).resolve()
+        if any(isinstance(part, Path) and folder in part.resolve().parents for part in panel.parts):
+            panel.parts = cast(Any, self).load(path)._panel.parts  # the old files are gone
+
+    @classmethod
+    def _restore_panel(cls, description: dict[str, Any], path: str | Path) -> Self:
+        with reading(path, cls):
+            model = cls(**_restored(description["parameters"]))
+            named = description[PARTS]
+            folder = Path(path) / Path(named["folder"]).name
+            parts: list[bytes | Path] = [folder / Path(name).name for name in named["files"]]
+            model.panel_ = Panel.restored(description["panel"], parts)
+        return model

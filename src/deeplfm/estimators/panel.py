@@ -1,0 +1,323 @@
+"""Many series in long form: a forecaster for each, fitted and asked in parts."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from deeplfm.errors import InputError
+from deeplfm.estimators.panel_columns import PanelColumns, is_frame, long_frame
+from deeplfm.estimators.panel_parts import (
+    FAILED,
+    LEFT_OUT,
+    Called,
+    CallPart,
+    FitPart,
+    FittedPart,
+    Row,
+    call_part,
+    fit_part,
+    restored,
+)
+from deeplfm.estimators.pooling import evidence_of_part, pooled_prior
+from deeplfm.estimators.saving import plain_prior, read_prior
+from deeplfm.io.archive import tensors_under
+from deeplfm.io.files import versions
+from deeplfm.io.parts import content_of, pack, parts_in, unpack, write_parts
+from deeplfm.selection.backends import LostWorkerError, as_finished, is_cluster, n_workers
+from deeplfm.statespace import Prior
+from deeplfm.training.checkpoint import checkpointed
+from deeplfm.training.interruption import graceful_interrupts, stop_requested, within
+from deeplfm.training.progress import progress_bar
+
+if TYPE_CHECKING:
+    from deeplfm.estimators.forecaster import DeepLFMForecaster
+
+_MOST_IN_PART, _FEWEST_PARTS = 20, 50
+_MOST_POOLED = 200  # series that the shared prior is learned from
+_PRIOR_PART = 999_999  # number of the file of a checkpoint that holds the prior
+_LOST = "its worker ended each time, most likely for lack of memory"
+
+
+@dataclass
+class Panel:
+    """Fitted series.
+
+    Attributes:
+        columns: roles of the columns of its frame.
+        parts: some series each: their content, or the files that have it.
+        table: outcome of each series: part, number in the part, rows, status, reason, seconds.
+        prior: of the parameters, learned from the series; ``None`` for those of a single series.
+    """
+
+    columns: PanelColumns
+    parts: list[bytes | Path]
+    table: pd.DataFrame
+    prior: dict[str, Prior] | None = None
+
+    @classmethod
+    def fit(
+        cls,
+        forecaster: DeepLFMForecaster,
+        frame: pd.DataFrame,
+        columns: PanelColumns,
+        options: dict[str, Any],
+        is_pooled: bool,
+    ) -> Panel:
+        """Fit each series of a frame; one that cannot be fitted stands in the table with the reason."""
+        frames = list(columns.split(frame))
+        settings = forecaster.get_params() | {"checkpoint": None, "n_jobs": 1, "backend": None}
+        settings |= {"progress": False, "time_limit": None}
+        size = max(1, min(_MOST_IN_PART, len(frames) // _FEWEST_PARTS))
+        work = FitPart(type(forecaster), settings, columns, options, [])
+
+        def identity() -> Mapping[str, Any]:
+            kept = {name: repr(value) for name, value in sorted(settings.items())}
+            roles = {name: repr(value) for name, value in asdict(columns).items()}
+            given = {"options": repr(options), "pooled": is_pooled, "versions": versions()}
+            return kept | roles | given | {"data": _digest(frames)}
+
+        with (
+            checkpointed(forecaster.checkpoint, identity),
+            graceful_interrupts(),
+            within(forecaster.time_limit),
+        ):
+            place = None if forecaster.checkpoint is None else Path(forecaster.checkpoint)
+            run = _Run(place, n_workers(forecaster.n_jobs), forecaster.progress)
+            prior = run.prior(work, frames, size) if is_pooled else None
+            if prior is not None:
+                work = work._replace(parameters=settings | {"prior": prior})
+            tasks = [work._replace(frames=some) for some in _batched(frames, size)]
+            parts, rows = run.fits(tasks)
+        table = pd.DataFrame(rows, columns=["part", "number", *Row._fields]).set_index("series")
+        return cls(columns, parts, table.rename_axis(columns.series), prior)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def one(self, kind: type[DeepLFMForecaster], name: Any) -> DeepLFMForecaster:
+        """The forecaster of one series."""
+        if name not in self.table.index:
+            some = ", ".join(map(repr, self.table.index[:5]))
+            raise InputError(
+                f"series: there is no {name!r} among the {len(self)} of the panel. Choose one of "
+                f"series_.index, such as {some}."
+            )
+        row = self.table.loc[name]
+        described, tensors = unpack(content_of(self.parts[row["part"]]))
+        number = int(row["number"])
+        own = described["series"][number]
+        if own["kind"] != "forecaster":
+            raise InputError(f"series {name!r}: it was not fitted ({row['reason']}).")
+        return restored(kind, own, tensors_under(f"{number}.", tensors), row["reason"])
+
+    def call(
+        self,
+        forecaster: DeepLFMForecaster,
+        method: str,
+        arguments: Mapping[str, Any],
+        fallback: bool = False,
+    ) -> pd.DataFrame | None:
+        """Tables of a method of each series as one in long form; ``None`` where it changed the series.
+
+        Frames among the arguments are in long form too, and each series gets its own rows.
+        """
+        calls = self._calls(arguments)
+        tasks = [
+            CallPart(
+                type(forecaster),
+                content_of(part) if is_cluster() else part,
+                method,
+                calls[number],
+                fallback,
+                self.columns,
+            )
+            for number, part in enumerate(self.parts)
+            if number in calls
+        ]
+        numbers = [number for number in range(len(self.parts)) if number in calls]
+        found: dict[int, Called] = {}
+        with progress_bar(method, forecaster.progress, unit="parts") as bar, graceful_interrupts():
+            for task, called in as_finished(call_part, tasks, n_workers(forecaster.n_jobs)):
+                if isinstance(called, LostWorkerError):
+                    called = Called({}, {n: _LOST for n, *_ in tasks[task].calls}, None)
+                found[numbers[task]] = called
+                bar.update(len(found), len(tasks), math.nan)
+                if stop_requested():
+                    raise KeyboardInterrupt
+        for number, called in found.items():
+            if called.content is not None:
+                self.parts[number] = called.content
+        self._warn(method, found, calls)
+        tables = [found[n].tables[i] for n in sorted(found) for i in sorted(found[n].tables)]
+        if not tables:
+            return None
+        return pd.concat(tables, ignore_index=True)
+
+    def _calls(
+        self, arguments: Mapping[str, Any]
+    ) -> dict[int, list[tuple[int, Any, dict[str, Any]]]]:
+        """Arguments of each series by part; a series without rows in a given frame is left out."""
+        plain = {k: v for k, v in arguments.items() if not is_frame(v)}
+        split: dict[str, dict[Any, pd.DataFrame]] = {}
+        for key, value in arguments.items():
+            if not is_frame(value):
+                continue
+            frame = long_frame(value, key)
+            columns = self.columns
+            if columns.series not in frame.columns:
+                raise InputError(
+                    f"{key}: no column {columns.series!r} found, which names the series of the panel. "
+                    "Give a frame in long form."
+                )
+            split[key] = dict(columns.split(frame))
+            unknown = [name for name in split[key] if name not in self.table.index]
+            if unknown:
+                raise InputError(
+                    f"{key}: series {unknown[0]!r} is not in the panel, and {len(unknown) - 1} more are "
+                    "not. Leave them out, or forecast them with forecast_new."
+                )
+        found: dict[int, list[tuple[int, Any, dict[str, Any]]]] = {}
+        for name, part, number in zip(
+            self.table.index, self.table["part"], self.table["number"], strict=True
+        ):
+            own = {key: frames[name] for key, frames in split.items() if name in frames}
+            if len(own) == len(split):
+                found.setdefault(int(part), []).append((int(number), name, plain | own))
+        return found
+
+    def _warn(self, label: str, found: dict[int, Called], calls: dict[int, Any]) -> None:
+        reasons = [
+            (name, called.reasons[number])
+            for part, called in sorted(found.items())
+            for number, name, _ in calls[part]
+            if number in called.reasons
+        ]
+        if not reasons:
+            return
+        first, reason = reasons[0]
+        asked = sum(map(len, calls.values()))
+        text = f"{label}: {len(reasons)} of {asked} series left out (first: {first!r}: {reason})."
+        if len(reasons) == asked:
+            raise InputError(f"{text} None is left.")
+        more = " fallback=True forecasts them by their last season." if label == "forecast" else ""
+        warnings.warn(text + more, stacklevel=4)
+
+    def described(self) -> dict[str, Any]:
+        """The panel as plain data, without its parts."""
+        return {
+            "columns": asdict(self.columns),
+            "prior": plain_prior(self.prior),
+            "table": {name: column.tolist() for name, column in self.table.reset_index().items()},
+        }
+
+    @classmethod
+    def restored(cls, content: dict[str, Any], parts: list[bytes | Path]) -> Panel:
+        """The panel that was described."""
+        columns = PanelColumns(**content["columns"])
+        table = pd.DataFrame(content["table"]).set_index(columns.series)
+        return cls(columns, parts, table, read_prior(content["prior"]))
+
+
+@dataclass
+class _Run:
+    """Parts that are worked on, and kept in a folder."""
+
+    place: Path | None
+    n_jobs: int
+    progress: bool | None
+
+    def fits(self, tasks: list[FitPart]) -> tuple[list[bytes | Path], list[tuple[Any, ...]]]:
+        """Content of all parts, and rows of the table: those that the folder has, and the others."""
+        kept = {} if self.place is None else parts_in(self.place)
+        parts: dict[int, bytes | Path] = {}
+        tables: dict[int, list[Row]] = {}
+        for number in range(len(tasks)):
+            if number in kept:
+                parts[number] = kept[number]
+                described, _ = unpack(content_of(kept[number]))
+                tables[number] = [Row(**row) for row in described["table"]]
+        for number, done in self._each("series", fit_part, tasks, parts):
+            parts[number], tables[number] = done.content, done.table
+            if self.place is not None and not done.was_cut:
+                (name,) = write_parts(self.place, [(number, done.content)])
+                parts[number] = self.place / name
+        rows = [
+            (part, number, *row)
+            for part in range(len(tasks))
+            for number, row in enumerate(tables[part])
+        ]
+        return [parts[number] for number in range(len(tasks))], rows
+
+    def prior(
+        self, work: FitPart, frames: list[tuple[Any, pd.DataFrame]], size: int
+    ) -> dict[str, Prior] | None:
+        """The prior that a sample of the series shares."""
+        kept = {} if self.place is None else parts_in(self.place)
+        if _PRIOR_PART in kept:
+            return read_prior(unpack(content_of(kept[_PRIOR_PART]))[0]["prior"])
+        chosen = sorted(random.Random(0).sample(range(len(frames)), min(len(frames), _MOST_POOLED)))
+        tasks = [
+            work._replace(frames=[frames[i] for i in some])
+            for some in _batched(chosen, min(size, 4))
+        ]
+        found = dict(self._each("prior", evidence_of_part, tasks, {}))
+        known = [found[number] for number in sorted(found) if isinstance(found[number], list)]
+        prior = pooled_prior([item for items in known for item in items])
+        if self.place is not None and not stop_requested():
+            write_parts(self.place, [(_PRIOR_PART, pack({"prior": plain_prior(prior)}, {}))])
+        return prior
+
+    def _each(
+        self,
+        label: str,
+        function: Callable[[FitPart], Any],
+        tasks: list[FitPart],
+        done: Mapping[int, Any],
+    ) -> Iterator[tuple[int, Any]]:
+        """Number and result of each task that is not done; what is left when work ends is left out."""
+        left = [number for number in range(len(tasks)) if number not in done]
+        finished: set[int] = set()
+        total = sum(len(task.frames) for task in tasks)
+        n_series = total - sum(len(tasks[number].frames) for number in left)
+        with progress_bar(label, self.progress, unit="series") as bar:
+            bar.update(n_series, total, math.nan)
+            for index, result in as_finished(function, [tasks[i] for i in left], self.n_jobs):
+                number = left[index]
+                finished.add(number)
+                if isinstance(result, LostWorkerError):
+                    result = _nothing(tasks[number], FAILED, _LOST)
+                yield number, result
+                n_series += len(tasks[number].frames)
+                bar.update(n_series, total, math.nan)
+                if stop_requested() and self.n_jobs > 1:
+                    break
+        for number in left:
+            if number not in finished:
+                yield number, _nothing(tasks[number], LEFT_OUT, "the fit was ended before")
+
+
+def _nothing(task: FitPart, status: str, reason: str) -> FittedPart:
+    table = [Row(name, len(frame), status, reason, 0.0) for name, frame in task.frames]
+    content = {"series": [{"kind": None}] * len(table), "table": [row._asdict() for row in table]}
+    return FittedPart(pack(content, {}), table, was_cut=True)
+
+
+def _digest(frames: list[tuple[Any, pd.DataFrame]]) -> str:
+    digest = hashlib.sha256()
+    for name, frame in frames:
+        digest.update(repr((name, list(frame.columns))).encode())
+        digest.update(pd.util.hash_pandas_object(frame, index=True).to_numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _batched(items: Sequence[Any], size: int) -> Iterator[list[Any]]:
+    return (list(items[i : i + size]) for i in range(0, len(items), size))

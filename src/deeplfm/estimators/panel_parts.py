@@ -1,0 +1,203 @@
+"""Work on a few series of a panel in one process: fits, and methods of fitted forecasters."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pandas as pd
+from torch import Tensor
+
+from deeplfm.errors import DeepLFMError
+from deeplfm.estimators.panel_columns import PanelColumns
+from deeplfm.estimators.seasonal_naive import SeasonalNaive
+from deeplfm.io.archive import reading, tensors_under
+from deeplfm.io.parts import content_of, pack, unpack
+from deeplfm.training.interruption import stop_reason
+from deeplfm.training.progress import no_bars
+
+if TYPE_CHECKING:
+    from deeplfm.estimators.forecaster import DeepLFMForecaster
+
+FITTED, FAILED, LEFT_OUT = "fitted", "failed", "left out"
+_ENDED = {"interrupt": "the fit was interrupted", "time": "the time limit was reached"}
+
+
+class Row(NamedTuple):
+    """Outcome of one series.
+
+    Attributes:
+        series: its name.
+        rows: of its frame.
+        status: fitted, failed or left out.
+        reason: why it failed, or what the fit warned of.
+        seconds: of the fit, CPU time.
+    """
+
+    series: Any
+    rows: int
+    status: str
+    reason: str
+    seconds: float
+
+
+class FitPart(NamedTuple):
+    """Some series to be fitted."""
+
+    kind: type[DeepLFMForecaster]
+    parameters: dict[str, Any]
+    columns: PanelColumns
+    options: dict[str, Any]
+    frames: list[tuple[Any, pd.DataFrame]]
+
+    def one(self, frame: pd.DataFrame) -> DeepLFMForecaster:
+        """A forecaster of one series."""
+        roles = self.columns
+        return self.kind(**self.parameters).fit(
+            frame, roles.time, roles.targets, roles.covariates or None, **self.options
+        )
+
+
+class FittedPart(NamedTuple):
+    """Fitted series as bytes, and the outcome of each."""
+
+    content: bytes
+    table: list[Row]
+    was_cut: bool = False
+
+
+def fit_part(work: FitPart) -> FittedPart:
+    """Fit each series; one that cannot be fitted is kept as its rows, as far as they can be read."""
+    described: list[dict[str, Any]] = []
+    tensors: dict[str, Tensor] = {}
+    table = []
+    for number, (name, frame) in enumerate(work.frames):
+        content, parts, row = _fitted(work, name, frame)
+        described.append(content)
+        tensors |= {f"{number}.{key}": value for key, value in parts.items()}
+        table.append(row)
+    content = {"series": described, "table": [row._asdict() for row in table]}
+    return FittedPart(pack(content, tensors), table, any(row.status == LEFT_OUT for row in table))
+
+
+def _fitted(
+    work: FitPart, name: Any, frame: pd.DataFrame
+) -> tuple[dict[str, Any], dict[str, Tensor], Row]:
+    if reason := stop_reason():
+        return {"kind": None}, {}, Row(name, len(frame), LEFT_OUT, _ENDED[reason], 0.0)
+    began = time.process_time()
+    error: Exception
+    with no_bars(), warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        try:
+            description, tensors = work.one(frame)._described()
+            row = Row(name, len(frame), FITTED, _first(notes), time.process_time() - began)
+            return {"kind": "forecaster", **description}, tensors, row
+        except Exception as found:  # a bad series never stops the others
+            error = found
+        row = Row(name, len(frame), FAILED, reason_of(error), time.process_time() - began)
+        try:
+            naive = SeasonalNaive.of(frame, work.columns.time, work.columns.targets)
+            description, tensors = naive.described()
+            return {"kind": "rows", **description}, tensors, row
+        except Exception:
+            return {"kind": None}, {}, row
+
+
+class CallPart(NamedTuple):
+    """A method of some series of a part.
+
+    Attributes:
+        kind: of the forecasters.
+        part: its content, or the file that has it.
+        method: name of the method.
+        calls: number of each series in the part, its name, and the arguments of the method.
+        fallback: forecast series without a model by their last season.
+        columns: roles of the columns of the panel.
+    """
+
+    kind: type[DeepLFMForecaster]
+    part: bytes | Path
+    method: str
+    calls: list[tuple[int, Any, dict[str, Any]]]
+    fallback: bool
+    columns: PanelColumns
+
+
+class Called(NamedTuple):
+    """Tables of the series of a part by their numbers, reasons of those that have none, new content."""
+
+    tables: dict[int, pd.DataFrame]
+    reasons: dict[int, str]
+    content: bytes | None
+
+
+def call_part(work: CallPart) -> Called:
+    """Call a method of each series; a table of one becomes long, and an updated one is kept."""
+    described, tensors = unpack(content_of(work.part))
+    tables: dict[int, pd.DataFrame] = {}
+    reasons: dict[int, str] = {}
+    is_changed = False
+    for number, name, arguments in work.calls:
+        own, parts = described["series"][number], tensors_under(f"{number}.", tensors)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                if own["kind"] == "rows" and work.fallback:
+                    naive = SeasonalNaive.restored(own, parts)
+                    found = naive.forecast(**arguments)
+                    tables[number] = _long(found, work.columns, naive.timeline.name, name)
+                    continue
+                model = restored(work.kind, own, parts, described["table"][number]["reason"])
+                found = getattr(model, work.method)(**arguments)
+            if found is model:
+                content, parts = model._described()
+                described["series"][number] = {"kind": "forecaster", **content}
+                kept = {k: v for k, v in tensors.items() if not k.startswith(f"{number}.")}
+                tensors = kept | {f"{number}.{key}": value for key, value in parts.items()}
+                is_changed = True
+            else:
+                tables[number] = _long(found, work.columns, model.timeline_.name, name)
+        except Exception as error:  # a bad series never stops the others
+            reasons[number] = reason_of(error)
+    return Called(tables, reasons, pack(described, tensors) if is_changed else None)
+
+
+def restored(
+    kind: type[DeepLFMForecaster], own: dict[str, Any], tensors: dict[str, Tensor], reason: str
+) -> DeepLFMForecaster:
+    """The forecaster of a series."""
+    from deeplfm.errors import InputError
+
+    if own["kind"] != "forecaster":
+        raise InputError(f"it was not fitted: {reason}")
+    with reading("a part of the panel", kind):
+        return kind._restored(own, tensors, "a part of the panel")
+
+
+def reason_of(error: Exception) -> str:
+    """An error in one line."""
+    text = " ".join(str(error).split())[:300]
+    return text if isinstance(error, DeepLFMError) else f"{type(error).__name__}: {text}"
+
+
+def _first(notes: list[warnings.WarningMessage]) -> str:
+    return " ".join(str(notes[0].message).split())[:300] if notes else ""
+
+
+def _long(table: pd.DataFrame, columns: PanelColumns, time_name: Any, name: Any) -> pd.DataFrame:
+    """A table of one series with its name and its index as columns."""
+    if table.columns.nlevels > 1:  # target, component, value
+        index = table.index.name
+        table = table.stack(["target", "component"], future_stack=True)
+        table = table.reset_index(["target", "component"])
+        table = table.rename_axis(index=index, columns=None)
+    if not isinstance(table.index, pd.RangeIndex):
+        own = table.index.name or time_name or "ds"
+        table = table.rename_axis(own).reset_index()
+    if columns.series in table.columns:
+        table = table.drop(columns=columns.series)
+    table.insert(0, columns.series, name)
+    return table

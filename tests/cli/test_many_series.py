@@ -1,0 +1,85 @@
+"""Commands on a table of many series."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deeplfm.cli import main
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*series left out")
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as found:
+        main([str(argument) for argument in arguments])
+    return int(found.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("panel")
+    months = pd.date_range("2020-01-01", periods=30, freq="MS")
+    parts = []
+    for number, name in enumerate(("north", "south", "bad")):
+        values = 10 + np.random.default_rng(number).standard_normal(30).cumsum()
+        parts.append(pd.DataFrame({"shop": name, "month": months, "sales": values.round(3)}))
+    frame = pd.concat(parts).astype({"sales": object})
+    frame.iloc[65, 2] = "oops"
+    frame.iloc[4, 2] = None
+    frame.to_csv(folder / "sales.csv", index=False)
+    common = ("--series", "shop", "--model", "trend + level", "--jobs", 1, "-q", "-o", folder / "m")
+    assert run("fit", folder / "sales.csv", *common) == 0
+    return folder
+
+
+def test_forecasts_are_long(place):
+    out = place / "forecast.csv"
+    arguments = ("--horizon", 2, "--level", "80", "--fallback", "-q", "-o", out)
+    assert run("forecast", place / "m", *arguments) == 0
+    found = pd.read_csv(out)
+    assert found["shop"].tolist() == ["north"] * 2 + ["south"] * 2 + ["bad"] * 2
+    assert found["month"].tolist()[:2] == ["2022-07-01", "2022-08-01"]
+    assert (found["sales_low_80"] < found["sales_high_80"]).all()
+
+
+def test_a_series_that_failed_is_reported(place, capsys):
+    again = ("--config", place / "m" / "run.toml", "--json", "--overwrite", "-o", place / "again")
+    assert run("fit", place / "sales.csv", *again) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["series"], found["fitted"]) == (3, 2)
+    assert "'oops'" in found["not_fitted"]["bad"]
+
+
+def test_gaps_components_and_scores_of_all_series(place, capsys):
+    assert (
+        run("impute", place / "sales.csv", "--fitted", place / "m", "-q", "-o", place / "i.csv")
+        == 0
+    )
+    filled = pd.read_csv(place / "i.csv")
+    assert len(filled) == 60 and filled["sales"].notna().all()
+    assert run("components", place / "m", "--horizon", 1, "-q", "-o", place / "c.csv") == 0
+    parts = pd.read_csv(place / "c.csv")
+    assert parts.columns.tolist()[:4] == ["shop", "month", "target", "component"]
+    later = pd.DataFrame({"shop": ["north"], "month": ["2022-07-01"], "sales": [11.0]})
+    later.to_csv(place / "later.csv", index=False)
+    capsys.readouterr()
+    assert run("evaluate", place / "m", place / "later.csv", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["scores"]["sales"]["rows"] == 1
+    assert (
+        run("backtest", place / "m", "--folds", 1, "--horizon", 2, "-q", "-o", place / "b.csv") == 0
+    )
+    assert set(pd.read_csv(place / "b.csv")["shop"]) == {"north", "south"}
+    new = place / "m2"
+    assert run("update", place / "m", place / "later.csv", "-q", "-o", new) == 0
+
+
+def test_commands_for_one_series_refuse_a_panel(place, capsys):
+    assert run("info", place / "m") == 2
+    assert "panel of 3 series" in capsys.readouterr().err
+    assert run("forecast", place / "m", "--horizon", 1, "--plot", place / "f.png") == 2
+    assert run("compare", place / "sales.csv", "trend", "--series", "shop") == 2
