@@ -24,10 +24,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deeplfm.errors import ConfigError, InputError, ModelFileError
-from deeplfm.io.archive import MISUSES
+from deeplfm.errors import MISUSES, ConfigError, InputError, ModelFileError
 from deeplfm.io.files import locked
 from deeplfm.io.storage import Contents, read_folder, write_folder
+from deeplfm.training.distributed import world
 
 _LEAST_SECONDS, _COST = 1.0, 0.02  # between two states; part of the time that may be spent on them
 _RUN, _DONE, _STATES = "run", "done", ("state-0", "state-1")
@@ -50,7 +50,7 @@ class Unit:
 
     def result(self) -> Contents | None:
         """Description and tensors of its result, if it is finished."""
-        return _read(self.folder / _DONE)
+        return world().same(lambda: _read(self.folder / _DONE))
 
     def finish(self, description: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Keep its result, and drop the states on the way to it."""
@@ -78,12 +78,17 @@ def checkpointed(
         yield
         return
     place = Path(folder)
+    own = dict(identity())
+    if not world().writes:  # what the first process keeps, it sends to the others
+        with _set(_place, place):
+            yield
+        return
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"checkpoint: cannot make folder {place}: {error.strerror}.") from error
     with locked(place, blocking=False):
-        _check_run(place, dict(identity()))
+        _check_run(place, own)
         with _set(_place, place):
             yield
 
@@ -166,6 +171,9 @@ class States:
 
     def last(self) -> Contents | None:
         """The state of the largest step that can be read; the next one will replace the other."""
+        return world().same(self._last)
+
+    def _last(self) -> Contents | None:
         found = [(slot, _read(self.folder / name)) for slot, name in enumerate(_STATES)]
         with restoring(self.folder):
             readable = [(int(kept[0]["step"]), slot, kept) for slot, kept in found if kept]
@@ -177,8 +185,8 @@ class States:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for another one."""
-        return time.monotonic() >= self._due
+        """Whether it is time for another one, which the first of several processes writes."""
+        return world().writes and time.monotonic() >= self._due
 
     def write(self, description: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Replace the older of both states."""
@@ -245,7 +253,9 @@ def restore_optimiser(
 
 
 def _write(folder: Path, description: dict[str, Any], tensors: dict[str, Tensor]) -> bool:
-    """Write a folder; a full disk must not end the work that was to be kept."""
+    """Write a folder, if it is for this process to do; a full disk must not end the work to be kept."""
+    if not world().writes:
+        return False
     try:
         write_folder(folder, description, tensors)
     except InputError as error:

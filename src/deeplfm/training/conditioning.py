@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from deeplfm.training.distributed import world
 from deeplfm.training.rows import RowSource
 
 
@@ -35,10 +36,12 @@ def statistics(
     model: Conditioned, rows: RowSource
 ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
     """Sufficient statistics of all rows for the exact output weights: sums over their chunks."""
-    parts = (model.statistics(chunk.x, chunk.y, chunk.weight) for chunk in rows.chunks())
+    own = rows.chunks(world().share(len(rows), "rows"))
+    parts = (model.statistics(chunk.x, chunk.y, chunk.weight) for chunk in own)
     gram, moment = next(parts)
     for more_gram, more_moment in parts:
         gram, moment = gram + more_gram, moment + more_moment
+    gram, moment = world().sum_(gram, moment)
     return gram, moment
 
 

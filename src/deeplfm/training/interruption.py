@@ -13,6 +13,10 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Literal
 
+import torch
+
+from deeplfm.training.distributed import world
+
 _NOTE = "\nending after this step, keeping the best so far; press Ctrl-C again to quit at once\n"
 
 
@@ -33,7 +37,19 @@ _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
 
 
 def stop_reason() -> Literal["interrupt", "time"] | None:
-    """Why the current work has to end: a signal or the time limit; None while it may go on."""
+    """Why the current work has to end: a signal or the time limit; None while it may go on.
+
+    Processes that fit together decide together: all must call it at the same places.
+    """
+    own = _own_reason()
+    if world().size == 1:
+        return own
+    (found,) = world().sum_(torch.tensor([own == "interrupt", own == "time"], dtype=torch.double))
+    is_interrupt, is_time = found.tolist()
+    return "interrupt" if is_interrupt else "time" if is_time else None
+
+
+def _own_reason() -> Literal["interrupt", "time"] | None:
     if _Interrupt.pressed_at >= _Interrupt.since:
         return "interrupt"
     return "time" if time_left() < 0 else None
@@ -99,7 +115,7 @@ def _is_free(number: signal.Signals, handler: Any, is_worker: bool) -> bool:
 
 
 def _on_interrupt(signum: int, frame: FrameType | None) -> None:
-    if stop_reason() == "interrupt":
+    if _own_reason() == "interrupt":
         signal.default_int_handler(signum, frame)
     _Interrupt.pressed_at = time.monotonic()
     if _Interrupt.prints_note and sys.stderr.isatty():

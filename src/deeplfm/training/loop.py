@@ -8,7 +8,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import repeat
 from operator import index
 from typing import Any, Self
 
@@ -19,13 +18,14 @@ from deeplfm.errors import ConfigError
 from deeplfm.io.archive import tensors_under
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, objective
-from deeplfm.randomness import generator_for
+from deeplfm.randomness import generator_for, part_of_batch
 from deeplfm.training.checkpoint import States, optimiser_state, restore_optimiser, restoring
 from deeplfm.training.conditioning import condition
+from deeplfm.training.distributed import world
 from deeplfm.training.divergence import diverged
 from deeplfm.training.interruption import stop_reason
 from deeplfm.training.progress import Progress, Silent
-from deeplfm.training.rows import Rows, RowSource
+from deeplfm.training.rows import Rows, RowSource, Share
 from deeplfm.training.schedule import Role, Schedule, role_of
 
 _LAST_STEPS = 50  # that a final loss is the mean of
@@ -121,7 +121,8 @@ class _Run:
                 "prior. Use 'collapsed', or weights='full' or 'mean-field'."
             )
         is_full = (schedule.batch_size or len(rows)) >= len(rows)
-        self.objective = objective(schedule.objective, 1.0 if is_full else schedule.natural_rate)
+        rate = 1.0 if is_full else schedule.natural_rate
+        self.objective = objective(schedule.objective, rate, world().sum_)
         self.states = States.of_next_run()
         self.roles: set[Role] | None = None
         self.optimiser: torch.optim.Optimizer | None = None
@@ -132,11 +133,9 @@ class _Run:
         self.best = (math.inf, 0)
         self.best_state: dict[str, Any] | None = None
 
-    def _batches(self) -> Iterator[Rows]:
+    def _batches(self) -> Iterator[Share]:
         """Batches from the current step on."""
         size = self.schedule.batch_size or len(self.rows)
-        if size >= len(self.rows):
-            return repeat(self.rows.everything())
         return self.rows.batches(size, self.seed, self.step)
 
     @property
@@ -185,6 +184,8 @@ class _Run:
         if self.states and state:
             with restoring(self.states.folder):
                 self._restore(*state)
+        # Machines may differ in the last bits of the initial values.
+        self.model.load_state_dict(world().same(self.model.state_dict))
 
     def _restore(self, known: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.model.load_state_dict(tensors_under("model.", tensors))
@@ -251,27 +252,37 @@ class _Run:
             raise diverged(self.model, next(self.rows.chunks()).x, self.step, math.nan)
 
     def _step(self, optimiser: torch.optim.Optimizer, n_samples: int) -> None:
-        batch = next(self.batches)
+        batch, of_batch, n_batch = next(self.batches)
         generator = generator_for(self.seed, "step", self.step, batch.x.device)
         optimiser.zero_grad(set_to_none=True)
         try:
-            value = self.objective(
-                self.model,
-                Batch(batch.x, batch.y, len(self.rows), batch.weight),
-                n_samples,
-                generator,
-            )
+            with part_of_batch(n_batch, of_batch):
+                value = self.objective(
+                    self.model,
+                    Batch(batch.x, batch.y, len(self.rows), batch.weight, n_batch),
+                    n_samples,
+                    generator,
+                )
         except torch.linalg.LinAlgError as error:  # not finite, so not positive definite
             raise diverged(self.model, batch.x, self.step + 1, math.nan) from error
         loss = -value / len(self.rows)
+        loss.backward()
+        number = self._add_up(optimiser, loss)
         self.step += 1
-        number = float(loss.detach())
         if not math.isfinite(number):
             raise diverged(self.model, batch.x, self.step, number)
-        loss.backward()
         optimiser.step()
         self.history.loss.append(number)
         self.progress.update(self.step, self.schedule.n_steps, number)
+
+    def _add_up(self, optimiser: torch.optim.Optimizer, loss: Tensor) -> float:
+        """Loss and gradients of the whole batch, from those of the processes that share it."""
+        moved = [p for group in optimiser.param_groups for p in group["params"]]
+        reached = [(p, p.grad) for p in moved if p.grad is not None]
+        total, *gradients = world().sum_(loss, *(gradient for _, gradient in reached))
+        for (parameter, _), gradient in zip(reached, gradients, strict=True):
+            parameter.grad = gradient
+        return float(total.detach())
 
     def _should_stop(self) -> bool:
         schedule = self.schedule

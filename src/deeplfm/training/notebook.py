@@ -11,12 +11,7 @@ _LEAST_SECONDS = 0.2  # between two pictures of the bar
 
 
 class NotebookBar:
-    """A bar below the cell, which disappears at the end.
-
-    Args:
-        label: of the work.
-        unit: of its steps.
-    """
+    """A bar below the cell, which disappears at the end."""
 
     def __init__(self, label: str, unit: str) -> None:
         from IPython.display import display

@@ -6,13 +6,15 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import count, islice
+from itertools import count, islice, repeat
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
 from deeplfm.randomness import generator_for
+from deeplfm.training.distributed import world
 
 _CHUNK_ROWS = 4096
 _LIGHT = 0.01  # of the median weight of an output's targets
@@ -45,23 +47,50 @@ class RowSource(ABC):
             len(self) - len(index),
         )
 
-    def chunks(self) -> Iterator[Rows]:
-        """All rows in order, a limited number at a time."""
-        for chunk in range(0, len(self), _CHUNK_ROWS):
-            yield self.take(torch.arange(chunk, min(chunk + _CHUNK_ROWS, len(self))))
+    def chunks(self, some: slice = slice(None)) -> Iterator[Rows]:
+        """All rows in order, or consecutive ones, a limited number at a time."""
+        first, end, _ = some.indices(len(self))
+        for chunk in range(first, end, _CHUNK_ROWS):
+            yield self.take(torch.arange(chunk, min(chunk + _CHUNK_ROWS, end)))
 
     def everything(self) -> Rows:
         """All rows in memory."""
         return self.take(torch.arange(len(self)))
 
-    def batches(self, size: int, seed: int, first: int = 0) -> Iterator[Rows]:
-        """Mini-batches without end, every row once in an epoch; those before ``first`` are not read."""
+    def batches(self, size: int, seed: int, first: int = 0) -> Iterator[Share]:
+        """Mini-batches without end, every row once in an epoch; those before ``first`` are not read.
+
+        Of several processes, each reads its share of a batch. A batch may be all rows.
+        """
+        if size >= len(self):
+            share = self._share(len(self), torch.arange(len(self)))
+            yield from repeat(share)
         indices = (
             index
             for epoch in count()
             for index in shuffled_batches(len(self), size, generator_for(seed, "epoch", epoch))
         )
-        yield from (self.take(index) for index in islice(indices, first, None))
+        for index in islice(indices, first, None):
+            yield self._share(len(index), index)
+
+    def _share(self, n_batch: int, index: Int64[Tensor, " M"]) -> Share:
+        own = world().share(n_batch, "rows of a batch")
+        is_all = n_batch == len(self) == own.stop - own.start
+        return Share(self.everything() if is_all else self.take(index[own]), own, n_batch)
+
+
+class Share(NamedTuple):
+    """The rows of a batch that this process reads: all, unless several share it.
+
+    Attributes:
+        rows: their inputs and targets.
+        of_batch: which rows of the batch they are.
+        n_batch: number of rows of the batch.
+    """
+
+    rows: Rows
+    of_batch: slice
+    n_batch: int
 
 
 @dataclass(frozen=True)
@@ -72,11 +101,13 @@ class Rows(RowSource):
         x: inputs.
         y: targets; NaN marks a missing one.
         weight: of each row's likelihood.
+        error: variance of the measurement error of each target, beside the noise; None without one.
     """
 
     x: Float[Tensor, "N P"]
     y: Float[Tensor, "N D"]
     weight: Float[Tensor, " N"] | None = None
+    error: Float[Tensor, "N D"] | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -105,12 +136,14 @@ class Rows(RowSource):
 
     def output(self, d: int) -> Rows:
         """The same rows with one output."""
-        return Rows(self.x, self.y[:, d : d + 1], self.weight)
+        error = None if self.error is None else self.error[:, d : d + 1]
+        return Rows(self.x, self.y[:, d : d + 1], self.weight, error)
 
-    def take(self, index: Int64[Tensor, " M"]) -> Rows:
+    def take(self, index: Int64[Tensor, " M"] | slice) -> Rows:
         """Some of the rows."""
         weight = None if self.weight is None else self.weight[index]
-        return Rows(self.x[index], self.y[index], weight)
+        error = None if self.error is None else self.error[index]
+        return Rows(self.x[index], self.y[index], weight, error)
 
     def subset(self, index: Int64[Tensor, " M"]) -> Rows:
         """Some of the rows, as a copy in memory."""

@@ -266,7 +266,7 @@ def test_a_limit_is_for_its_own_thread() -> None:
 
 
 @pytest.mark.usefixtures("default_handler")
-def test_the_user_comes_before_the_clock() -> None:
+def test_the_users_choice_comes_before_the_time_of_day() -> None:
     with graceful_interrupts(), within(-1):
         signal.raise_signal(signal.SIGINT)
         assert stop_reason() == "interrupt"

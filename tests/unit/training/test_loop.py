@@ -106,7 +106,7 @@ def test_every_row_is_visited_once_in_an_epoch(monkeypatch):
         assert batch.n_rows == 30
         return elbo(model, batch, n_samples, generator)
 
-    def found(name, natural_rate):
+    def found(name, natural_rate, total):
         assert (name, natural_rate) == ("elbo", 0.1)
         return spy
 
