@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from deeplfm.estimators import DeepLFMForecaster, DeepLFMRegressor, load
     from deeplfm.estimators.comparison import compare
+    from deeplfm.estimators.tuning import tune
     from deeplfm.model import DeepLFM
     from deeplfm.predictive.mixture import Predictive
     from deeplfm.training import Phase, Rows, RowSource, Schedule, StoredRows, train
@@ -46,6 +47,7 @@ _HOMES = {
     "compare": "deeplfm.estimators.comparison",
     "load": "deeplfm.estimators",
     "train": "deeplfm.training",
+    "tune": "deeplfm.estimators.tuning",
 }
 
 __all__ = [
@@ -70,6 +72,7 @@ __all__ = [
     "compare",
     "load",
     "train",
+    "tune",
 ]
 
 

@@ -13,8 +13,12 @@ class ConfigError(DeepLFMError, ValueError):
     """A setting has no meaning, or contradicts another one."""
 
 
+class NoPanelError(ConfigError, AttributeError):
+    """An attribute of a forecaster of many series was asked of one that has a single series."""
+
+
 class UnsuitableError(DeepLFMError, ValueError):
-    """A start is not made for the rows at hand; the message states what it needs, to follow its name."""
+    """A candidate is not made for the rows; the message states what it needs, to follow its name."""
 
 
 class TrainingDivergedError(DeepLFMError, ArithmeticError):
@@ -23,3 +27,19 @@ class TrainingDivergedError(DeepLFMError, ArithmeticError):
 
 class ModelFileError(DeepLFMError, OSError):
     """A saved model is missing, damaged, foreign, or newer than this version of deeplfm."""
+
+
+# Anything that plain data of a wrong kind, or a damaged file, may cause where they are used.
+MISUSES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    NotImplementedError,
+    OSError,
+    RecursionError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)

@@ -13,9 +13,7 @@ from deeplfm.config import BlockConfig, LayerConfig
 from deeplfm.errors import ConfigError
 from deeplfm.features import feature_map
 from deeplfm.features.columns import BlockColumns, LayerColumns
-from deeplfm.randomness import standard_normal
-from deeplfm.variational import Exact, Frequencies, MeanField, gaussian_weights
-from deeplfm.variational.products import (
+from deeplfm.features.products import (
     FeatureBlocks,
     diagonal_squares,
     multiply,
@@ -23,6 +21,8 @@ from deeplfm.variational.products import (
     weighted_moment,
     weighted_squares,
 )
+from deeplfm.randomness import noise_of_rows, standard_normal
+from deeplfm.variational import Exact, Frequencies, MeanField, gaussian_weights
 from deeplfm.variational.weights import ALL, Columns
 
 
@@ -85,14 +85,7 @@ class Block(nn.Module):
         generator: torch.Generator | None = None,
         hidden: Float[Tensor, "S N H"] | None = None,
     ) -> BlockColumns:
-        """Columns of Φ for some inputs, with frequencies drawn.
-
-        Args:
-            x: original inputs.
-            n_samples: number S of samples.
-            generator: source of noise.
-            hidden: hidden values, where the layer sees any.
-        """
+        """Columns of Φ for some inputs, with frequencies drawn."""
         frequency = self.frequencies(self.features, n_samples, generator)
         if not self.sees_hidden:
             hidden = None
@@ -115,13 +108,6 @@ class Layer(nn.Module):
 
     Outputs of the layer are ordered as groups × units: a hidden layer is one group whose units share
     Φ; an output layer with ``own_features`` is one group per output with a single unit.
-
-    Args:
-        config: what the layer is made of.
-        n_inputs: number of original input columns it sees.
-        n_hidden: number of hidden values it sees.
-        n_noise: number of fixed noise draws of blocks that want one per sample.
-        generator: source of the fixed noise.
     """
 
     blocks: Sequence[Block]
@@ -188,14 +174,7 @@ class Layer(nn.Module):
         generator: torch.Generator | None = None,
         hidden: Float[Tensor, "S N H"] | None = None,
     ) -> LayerColumns:
-        """Φ, in blocks of columns, samples and rows.
-
-        Args:
-            x: original inputs.
-            n_samples: number S of samples.
-            generator: source of noise.
-            hidden: values of the layer below, none for the first layer.
-        """
+        """Φ, in blocks of columns, samples and rows."""
         blocks = [block(x, n_samples, generator, hidden) for block in self.blocks]
         return LayerColumns(blocks, n_samples, len(x))
 
@@ -248,7 +227,9 @@ class Layer(nn.Module):
         if self.sampling == "path":
             return self.apply_paths(features, self.path_noise(n_samples, generator))
         mean, variance = self.moments(features)
-        noise = standard_normal(n_samples, mean.shape[-2:], mean, generator, self.is_antithetic)
+        noise = noise_of_rows(
+            n_samples, (mean.shape[-2], mean.shape[-1]), mean, generator, self.is_antithetic
+        )
         # The variance of a row is 0 at t = 0 with a = 0, where the root has no gradient.
         return torch.addcmul(mean, (variance + _TINY).sqrt(), noise)
 

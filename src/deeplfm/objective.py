@@ -13,7 +13,7 @@ By Jensen's inequality sampled_predictive ≤ predictive in expectation; both ar
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,27 +26,38 @@ from deeplfm.features.columns import LayerColumns
 from deeplfm.likelihoods import mask_missing
 from deeplfm.model import DeepLFM
 
+Total = Callable[..., Sequence[Tensor]]  # of sums over rows
+
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of one step.
+    """Rows of one step, or those that one of several processes has of it.
+
+    Objectives of the parts of a batch add up to that of the batch.
 
     Attributes:
         x: inputs.
         y: targets; NaN marks a missing one.
         n_rows: number N of rows of the whole training set, to which the batch is scaled up.
         row_weight: weight of each row's likelihood.
+        n_batch: number M of rows of the whole batch; ``None`` where these are all.
     """
 
     x: Float[Tensor, "M P"]
     y: Float[Tensor, "M D"]
     n_rows: int
     row_weight: Float[Tensor, " M"] | None = None
+    n_batch: int | None = None
 
     @property
     def scale(self) -> float:
         """N/M, with missing entries too: N_d/M_d is biased, and undefined at M_d = 0."""
-        return self.n_rows / len(self.x)
+        return self.n_rows / (self.n_batch or len(self.x))
+
+    @property
+    def share(self) -> float:
+        """Part of the whole batch: of what does not depend on rows, this much is counted here."""
+        return len(self.x) / (self.n_batch or len(self.x))
 
     @property
     def target(self) -> Float[Tensor, "M D"]:
@@ -73,6 +84,7 @@ def collapsed(
     n_samples: int,
     generator: torch.Generator | None = None,
     rate: float = 1.0,
+    total: Total = lambda *sums: sums,
 ) -> Float[Tensor, ""]:
     """The ELBO after a natural-gradient step of the exact output weights.
 
@@ -85,12 +97,14 @@ def collapsed(
         n_samples: Monte Carlo samples of the hidden layers.
         generator: source of noise.
         rate: step of the natural parameters towards those of the batch.
+        total: adds up sums over rows over the processes that share a batch.
     """
     layer = model.output_layer
     features = model.features(batch.x, n_samples, generator)
     with torch.no_grad():
         target, precision = model.gaussian.precision(batch.x, batch.y, batch.row_weight)
-        layer.solve(*layer.statistics(features, target, batch.scale * precision), rate)
+        gram, moment = total(*layer.statistics(features, target, batch.scale * precision))
+        layer.solve(gram, moment, rate)
     return _elbo(model, batch, features, generator)
 
 
@@ -120,7 +134,7 @@ def _elbo(
     fit = model.likelihood.expected_log_prob(
         model.output_layer, features, batch.x, batch.target, batch.weight, generator
     )
-    return batch.scale * fit - model.kl() - model.likelihood.penalty()
+    return batch.scale * fit - batch.share * model.kl() - batch.share * model.likelihood.penalty()
 
 
 def _log_mean_exp_bound(
@@ -129,7 +143,7 @@ def _log_mean_exp_bound(
     if log_density.dim() == 3:
         log_density = torch.logsumexp(log_density, dim=0) - math.log(len(log_density))
     fit = (batch.weight.to(log_density.dtype) * log_density).sum()
-    return batch.scale * fit - model.kl() - model.likelihood.penalty()
+    return batch.scale * fit - batch.share * model.kl() - batch.share * model.likelihood.penalty()
 
 
 Objective = Callable[[DeepLFM, Batch, int, torch.Generator | None], Float[Tensor, ""]]
@@ -141,15 +155,16 @@ OBJECTIVES: dict[str, Objective] = {
 }
 
 
-def objective(name: str, natural_rate: float = 1.0) -> Objective:
+def objective(name: str, natural_rate: float = 1.0, total: Total = lambda *sums: sums) -> Objective:
     """The objective registered under a name.
 
     Args:
         name: one of :data:`OBJECTIVES`.
         natural_rate: step of exact output weights towards each batch, for "collapsed".
+        total: adds up sums over rows over the processes that share a batch.
     """
     if name == "collapsed":
-        return partial(collapsed, rate=natural_rate)
+        return partial(collapsed, rate=natural_rate, total=total)
     try:
         return OBJECTIVES[name]
     except KeyError:

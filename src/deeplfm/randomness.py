@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-_STREAMS = {
-    "model": 0,
-    "step": 1,
-    "epoch": 2,
-    "split": 3,
-    "start": 4,
-    "prediction": 5,
-    "draw": 6,
-    "observation": 7,
-    "member": 8,
-    "restart": 9,
-}
+_NAMES = "model step epoch split start prediction draw observation member restart"
+_STREAMS = {name: number for number, name in enumerate(_NAMES.split())}
 
 
 def seed_for(seed: int, stream: str, index: int = 0) -> int:
@@ -51,14 +43,39 @@ def standard_normal(
     """Standard normal noise for samples; antithetic noise comes in pairs ε, −ε.
 
     Odd functions of the noise cancel within a pair; they are most of the variance of a gradient.
-
-    Args:
-        n_samples: number S of samples.
-        shape: shape of one sample.
-        like: tensor of the dtype and device to use.
-        generator: source of noise.
-        is_antithetic: whether to pair samples; the last of an odd number is alone.
     """
     n_drawn = (n_samples + 1) // 2 if is_antithetic else n_samples
     noise = torch.randn(n_drawn, *shape, generator=generator, dtype=like.dtype, device=like.device)
     return torch.cat([noise, -noise[: n_samples - n_drawn]]) if is_antithetic else noise
+
+
+_part: ContextVar[tuple[int, slice] | None] = ContextVar("part", default=None)
+
+
+@contextmanager
+def part_of_batch(n_rows: int, rows: slice) -> Iterator[None]:
+    """Rows inside are some of a batch: :func:`noise_of_rows` is what they have in the whole one.
+
+    Args:
+        n_rows: number of rows of the whole batch.
+        rows: which of them are given.
+    """
+    before = _part.set((n_rows, rows))
+    try:
+        yield
+    finally:
+        _part.reset(before)
+
+
+def noise_of_rows(
+    n_samples: int,
+    shape: tuple[int, int],
+    like: Tensor,
+    generator: torch.Generator | None = None,
+    is_antithetic: bool = False,
+) -> Float[Tensor, "S N D"]:
+    """:func:`standard_normal` noise for each row, which does not depend on how a batch is shared."""
+    n_given, width = shape
+    n_rows, rows = _part.get() or (n_given, slice(None))
+    whole = standard_normal(n_samples, (n_rows, width), like, generator, is_antithetic)
+    return whole[:, rows]

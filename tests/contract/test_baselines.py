@@ -133,7 +133,7 @@ def test_it_solves_its_easy_problem(name: str) -> None:
 
 
 @every_baseline
-def test_answers_have_the_shape_of_the_question(name: str) -> None:
+def test_predictions_have_the_shape_of_the_inputs(name: str) -> None:
     model, new = fitted(name), EASY[name].problem()[2]
     posterior = prediction(name)
     assert posterior.mean.shape == (len(new), 2)

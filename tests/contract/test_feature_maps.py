@@ -156,7 +156,7 @@ def test_groups_are_maps_of_their_own(system: str) -> None:
 
 
 @every_system
-def test_shared_forces_are_heard_by_all_groups(system: str) -> None:
+def test_shared_forces_reach_all_groups(system: str) -> None:
     """One ℓ and one Ω, but a system and a sensitivity for each group."""
     shared = make(system, shared_forces=True)
     own = make(system)
@@ -338,7 +338,7 @@ def test_lengthscale_learns_through_prior_fixed_frequencies(system: str) -> None
     assert frequencies.kl(features).item() == 0.0
 
 
-def test_step_tells_the_lengthscale_nothing() -> None:
+def test_a_step_has_no_gradient_in_the_lengthscale() -> None:
     features = make("arc0")
     frequencies = frequencies_of(features, "prior-fixed")
     x = normal(N_ROWS, N_INPUTS).requires_grad_()

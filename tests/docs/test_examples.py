@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,10 @@ def the_best_settings_are_found(text: str) -> bool:
     return number("quality #", text) > 0.99
 
 
+def a_table_is_fitted(text: str) -> bool:
+    return "1 processes" in text and number("error of new rows: #", text) < 0.6
+
+
 CLAIMS: dict[str, Callable[[str], bool]] = {
     "bayesian_optimisation": the_best_settings_are_found,
     "grid_search": the_search_finds_a_model_that_lasts,
@@ -88,6 +93,7 @@ CLAIMS: dict[str, Callable[[str], bool]] = {
     "quickstart": gap_and_forecast_are_near_the_truth,
     "recover_force": force_and_decays_are_recovered,
     "sensor_with_timestamps": the_plan_is_worth_its_while,
+    "several_processes": a_table_is_fitted,
     "vital_signs": every_channel_is_filled_and_forecast,
 }
 
@@ -174,11 +180,12 @@ def test_links_of_the_guide_lead_somewhere() -> None:
 def test_settings_that_the_guide_names_exist() -> None:
     from deeplfm import DeepLFMForecaster
 
-    known = DeepLFMForecaster().get_params()
+    known = {*DeepLFMForecaster().get_params(), *signature(DeepLFMForecaster.fit).parameters}
     settings = GUIDE.read_text(encoding="utf-8").partition("## Choose a model")[2]
+    settings += (GUIDE.parent / "choose.md").read_text(encoding="utf-8").partition("```")[0]
     named = re.findall(r"`([a-z_]+)=", settings)
     assert {"model", "n_steps", "log_targets"} <= set(named)
-    assert set(named) <= set(known)
+    assert set(named) <= known
 
 
 def test_messages_that_the_guide_quotes_exist() -> None:

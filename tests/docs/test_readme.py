@@ -42,7 +42,7 @@ def test_the_reliability_page_runs_and_its_links_lead_somewhere(
 def test_the_python_examples_run_and_the_first_is_eleven_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = code_blocks("python")
+    first, second, third = code_blocks("python")
     assert len([line for line in first.splitlines() if line]) <= 11
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
@@ -51,6 +51,8 @@ def test_the_python_examples_run_and_the_first_is_eleven_lines(
     assert not names["filled"].isna().any().any()
     exec(compile(second, "README.md", "exec"), names)
     assert len(names["model"].selection_) == 1  # one model, no ensemble
+    exec(compile(third, "README.md", "exec"), names)
+    assert (names["many"].series_["status"] == "fitted").all()
 
 
 def test_both_commands_are_one_line_each() -> None:

@@ -14,7 +14,10 @@ import pytest
 from deeplfm.cli import main
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = [DOCS / "index.md", DOCS / "quickstart.md", *sorted((DOCS / "tutorials").glob("*.md"))]
+PAGES = [
+    *(DOCS / f"{name}.md" for name in ("index", "quickstart", "choose", "gallery")),
+    *sorted((DOCS / "tutorials").glob("*.md")),
+]
 MODULES = (
     "deeplfm",
     "deeplfm.terms",
@@ -48,6 +51,13 @@ def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
             with pytest.raises(SystemExit) as end:
                 main([*shlex.split(line)[1:], *quick, "--quiet"])
             assert end.value.code == 0, line
+
+
+def test_every_figure_of_the_gallery_is_there_and_made_by_the_page() -> None:
+    text = (DOCS / "gallery.md").read_text(encoding="utf-8")
+    shown = re.findall(r"\]\(figures/([^)]+)\)", text)
+    assert shown and shown == re.findall(r'savefig\("([^"]+)"\)', text)
+    assert all((DOCS / "figures" / name).exists() for name in shown)
 
 
 @pytest.mark.parametrize("module", MODULES)

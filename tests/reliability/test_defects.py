@@ -47,7 +47,7 @@ def reseal(folder: Path, **changes: object) -> None:
     path = folder / storage.DESCRIPTION
     content = json.loads(path.read_text()) | changes
     del content["sha256"]
-    path.write_text(json.dumps(content | {"sha256": storage._digest(content)}))
+    path.write_text(storage.description_text(content))
 
 
 # --- D2: several processes save to one folder -------------------------------------------------------

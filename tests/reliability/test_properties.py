@@ -104,7 +104,7 @@ def test_batches_take_every_row_once_and_can_begin_anywhere(
     rows = Rows(torch.arange(n_rows).double()[:, None], torch.zeros(n_rows, 1).double())
     whole = islice(rows.batches(size, seed), first, first + 3)
     later = islice(rows.batches(size, seed, first), 3)
-    assert all(torch.equal(a.x, b.x) for a, b in zip(whole, later, strict=True))
+    assert all(torch.equal(a.rows.x, b.rows.x) for a, b in zip(whole, later, strict=True))
 
 
 @MANY

@@ -7,9 +7,9 @@ import torch
 
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig, from_dict, to_dict
 from deeplfm.errors import ConfigError
+from deeplfm.features.products import multiply, weighted_gram, weighted_moment
 from deeplfm.layers import Block, Layer
 from deeplfm.model import DeepLFM
-from deeplfm.variational.products import multiply, weighted_gram, weighted_moment
 
 N_INPUTS, N_HIDDEN, N_ROWS = 2, 3, 5
 

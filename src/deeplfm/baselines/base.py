@@ -26,11 +26,6 @@ class Baseline(RegressorMixin, MultiOutputMixin, BaseEstimator):
 
     A comparator implements :meth:`_fit` and :meth:`_predict` in standardised units. With ``is_series``
     its input is one column of times, sorted and mapped to [0, 1]. NaN marks a missing target.
-
-    Attributes:
-        n_features_in_: number of input columns.
-        labels_: names and shape of the targets.
-        scaling_: from the user's units to the model's.
     """
 
     is_series: ClassVar[bool] = False

@@ -36,12 +36,6 @@ class BoostedTrees(Baseline):
 
     Cross-validation errors choose the size of the trees and fit σ(x) (gamma loss on squared errors)
     and the density of e, whose components share their mean and differ in width.
-
-    Args:
-        max_iter: most trees for each output; held-out rows stop earlier.
-        learning_rate: shrinkage of each tree.
-        n_folds: parts of the cross-validation.
-        random_state: seed of the folds.
     """
 
     counts: ClassVar[tuple[str, ...]] = ("max_iter",)

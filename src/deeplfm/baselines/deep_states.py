@@ -27,13 +27,6 @@ class DeepStates(nn.Module):
     standard normal, and g_d is a Matérn-5/2 process of time and hidden values, with a learned
     lengthscale along time and one of 1 along h. Given h, a state and its derivative
     dx_d/dt = ∇g_d · (1, dh/dt) are jointly Gaussian.
-
-    Args:
-        n_states: number D of states.
-        n_hidden: number H of hidden values.
-        n_features: random frequencies of the hidden layer.
-        lengthscale: of the states along time, to start from.
-        seed: of frequencies and of the weights to start from.
     """
 
     seen: tuple[Tensor, Tensor, Tensor]

@@ -11,12 +11,7 @@ from deeplfm.randomness import generator_for
 
 
 def of_functions(paths: Float[Tensor, "C N D"], noise_variance: Float[Tensor, "N D"]) -> Predictive:
-    """Equally likely functions, such as draws of a posterior, and noise around each.
-
-    Args:
-        paths: values of each function.
-        noise_variance: of an observation.
-    """
+    """Equally likely functions, such as draws of a posterior, and noise around each."""
     n_paths, _, n_outputs = paths.shape
 
     def draw(n_draws: int, seed: int) -> Tensor:
@@ -35,11 +30,6 @@ def scattered(
     """One curve, and observations scattered about it: each a Gaussian, or a mixture of several widths.
 
     The curve itself is taken as certain, as by a model that learns its errors from held-out rows.
-
-    Args:
-        mean: the curve.
-        noise_variance: of each component.
-        weight: of each component; each column sums to one.
     """
     curves = mean.expand_as(noise_variance)
     return Predictive(curves, torch.zeros_like(curves), noise_variance, weight)

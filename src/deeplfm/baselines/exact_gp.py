@@ -21,6 +21,7 @@ with warnings.catch_warnings():  # linear_operator still scripts its solvers wit
     import gpytorch
 
 _LENGTHSCALES = (0.03, 0.1, 0.3, 1.0)  # of standardised inputs
+_JITTER = 0.1  # of their logarithms, by the seed
 _NOISE_VARIANCE = 0.1
 _LEAST_NOISE = 1e-6
 _BLOCK = 1000  # rows predicted at a time
@@ -32,11 +33,6 @@ class ExactGP(Baseline):
 
     Hyper-parameters maximise the marginal likelihood: a few steps of L-BFGS from each of several
     lengthscales, then on from the best. Inputs and outputs are standardised inside.
-
-    Args:
-        n_steps: steps of L-BFGS from the best start.
-        time_limit: seconds of training, in equal parts for the outputs; ``None`` for no limit.
-        random_state: seed of the small offsets of the starting lengthscales.
 
     Example:
         >>> x = np.linspace(0, 6, 30)[:, None]
@@ -53,7 +49,7 @@ class ExactGP(Baseline):
     random_state: int = 0
 
     def _fit(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> None:
-        offset = np.random.default_rng(self.random_state).normal(0, 0.1, len(_LENGTHSCALES))
+        offset = np.random.default_rng(self.random_state).normal(0, _JITTER, len(_LENGTHSCALES))
         lengthscales = np.sqrt(x.shape[1]) * np.array(_LENGTHSCALES) * np.exp(offset)
         share = None if self.time_limit is None else self.time_limit / y.shape[1]
         self.models_ = []

@@ -25,13 +25,6 @@ class Matching:
     The states have a flat prior. Their Gaussian process prior prefers the smoother solutions of the
     equation, which moves the parameters by many of their standard deviations; with none, they agree
     with least squares on the solutions themselves.
-
-    Args:
-        system: the equation, in the units of the values.
-        time: grid on which it holds.
-        values: observations on the grid; NaN where there are none.
-        prior: of the states and their derivatives.
-        deadline: after which each search ends with the step it is at.
     """
 
     def __init__(

@@ -23,10 +23,6 @@ class RidgeOnLags(Recursion):
 
     Lags and penalty of each output are chosen by forecasts of the held-out last quarter of the rows,
     from every origin in it.
-
-    Args:
-        n_lags: number of lags; of fewer rows, at most a third of them.
-        random_state: not used; the fit has no randomness.
     """
 
     counts: ClassVar[tuple[str, ...]] = ("n_lags",)
@@ -87,9 +83,6 @@ class LastPeriod(Recursion):
 
     The period is the lag, of at most half the rows, with the smallest mean squared difference, beyond
     the short lags of a smooth series; without one the last value is repeated.
-
-    Args:
-        random_state: not used; the fit has no randomness.
     """
 
     random_state: int = 0

@@ -29,6 +29,7 @@ with warnings.catch_warnings():  # linear_operator still scripts its solvers wit
 _LENGTHSCALES = (0.03, 0.1, 0.3)  # of forces, over a record of length 1; to start from
 _DECAY = 5.0
 _NOISE_VARIANCE = 0.1
+_SPREAD = 0.3  # of the initial sensitivities
 _LEAST_NOISE, _JITTER = 1e-6, 1e-8
 _MOST_VALUES = 6000
 
@@ -178,7 +179,7 @@ class LatentForceModel(Baseline):
             spread = torch.linspace(0, 1, self.n_forces, dtype=torch.float64)
             kernel.log_lengthscale.add_(spread)  # forces that are alike would stay alike
             kernel.log_decay.fill_(math.log(_DECAY))
-            kernel.sensitivity.copy_(1 + 0.3 * noise)
+            kernel.sensitivity.copy_(1 + _SPREAD * noise)
             kernel.sensitivity[:, 1:].mul_(noise[:, 1:].sign())
             variance = _diagonal(kernel, torch.ones(n_outputs), torch.arange(n_outputs))
             kernel.sensitivity.div_(variance.sqrt()[:, None])

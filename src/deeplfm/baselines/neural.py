@@ -31,16 +31,6 @@ class NeuralNetwork(Baseline):
 
     Each mask of the units is one network; a prediction is a mixture of networks, with noise. A tenth of
     the rows is held out for early stopping and for the noise variance.
-
-    Args:
-        hidden: widths of the hidden layers.
-        dropout: probability that a unit is left out.
-        n_masks: networks in a prediction.
-        n_steps: training steps.
-        batch_size: rows in each step.
-        learning_rate: of AdamW.
-        time_limit: seconds of training, whose results differ from time to time; ``None`` for no limit.
-        random_state: seed of weights, masks and batches.
     """
 
     counts: ClassVar[tuple[str, ...]] = ("n_masks", "n_steps", "batch_size")

@@ -40,14 +40,6 @@ class NeuralProcess(Baseline):
     the targets. Against overfitting, one network is trained without the last fifth of the rows, and
     another on all rows for the number of steps that predicted that fifth best. All known rows are the
     context of a prediction. Predictions are equivariant to shifts of time.
-
-    Args:
-        channels: of each level of the U-net.
-        n_steps: training steps for each output.
-        batch_size: tasks in each step.
-        learning_rate: of Adam.
-        time_limit: seconds of training for each output; ``None`` for no limit.
-        random_state: seed of weights and tasks.
     """
 
     likelihood: ClassVar[str]  # the package's name of the predictive distribution

@@ -105,13 +105,6 @@ class LatentForceFeatures(RandomFeatures):
     """LFM-RFF: the classical latent force model with random features (Guarnizo and Álvarez 2018).
 
     No hidden layer, and outputs that share their forces.
-
-    Args:
-        n_forces: number of latent forces.
-        n_features: frequencies of each force.
-        n_steps: training steps; ``None`` for the default of the model.
-        time_limit: seconds; ``None`` for no limit.
-        random_state: the same integer gives the same bits.
     """
 
     is_series: ClassVar[bool] = True
@@ -133,13 +126,6 @@ class HybridKernel(RandomFeatures):
 
     Layers of random features of an exponentiated quadratic kernel, each followed by linear weights. The
     frequencies are not trained, and only the first layer sees the inputs.
-
-    Args:
-        hidden: widths of the hidden layers.
-        n_features: frequencies of each layer.
-        n_steps: training steps.
-        time_limit: seconds; ``None`` for no limit.
-        random_state: the same integer gives the same bits.
     """
 
     counts: ClassVar[tuple[str, ...]] = ("n_features", "n_steps")

@@ -23,6 +23,7 @@ with warnings.catch_warnings():  # linear_operator still scripts its solvers wit
 
 _LENGTHSCALES = (0.1, 0.3, 1.0)  # of standardised inputs, to start from
 _TRIAL = 0.1  # of the steps, from each start
+_SHARED = 0.3  # initial weight of the latent functions of other outputs; of its own, 1
 _NOISE_VARIANCE = 0.1
 _LEAST_NOISE = 1e-6
 _BLOCK = 1000  # rows predicted at a time
@@ -35,15 +36,6 @@ class SparseGP(Baseline):
     Every g_q has an exponentiated quadratic kernel with a lengthscale for each input, and inducing
     points of its own; all maximise the variational bound. A tenth of the steps is taken from each of
     several lengthscales, then all from the best.
-
-    Args:
-        n_inducing: inducing points of each latent function; at most one for each row.
-        n_latents: number of latent functions; ``None`` for one for each output.
-        n_steps: training steps from the best start.
-        batch_size: rows in each step.
-        learning_rate: of AdamW.
-        time_limit: seconds of training, whose results differ from time to time; ``None`` for no limit.
-        random_state: seed of inducing points and batches.
     """
 
     counts: ClassVar[tuple[str, ...]] = ("n_inducing", "n_steps", "batch_size")
@@ -123,7 +115,7 @@ class _Model(nn.Module):
         super().__init__()
         self.latents = _Latents(inducing, n_latents, lengthscale)
         turn = torch.arange(n_latents)[:, None] - torch.arange(n_outputs)
-        mixing = torch.where(turn % max(n_latents, n_outputs) == 0, 1.0, 0.3)
+        mixing = torch.where(turn % max(n_latents, n_outputs) == 0, 1.0, _SHARED)
         self.mixing = nn.Parameter(mixing.double())  # Q D
         self.constant = nn.Parameter(torch.zeros(n_outputs, dtype=torch.float64))
         self.log_noise = nn.Parameter(torch.full_like(self.constant, math.log(_NOISE_VARIANCE)))

@@ -65,16 +65,7 @@ def follow(
     time: Float[Tensor, " N"],
     step: float,
 ) -> Float[Tensor, "C N D"]:
-    """Solutions at times that lead away from the start, one after another, by Runge and Kutta.
-
-    Args:
-        system: the equation.
-        states: where each solution starts.
-        parameters: of each solution.
-        start: time of the start.
-        time: where they are wanted, forwards or backwards.
-        step: no longer than this at a time.
-    """
+    """Solutions at times that lead away from the start, one after another, by Runge and Kutta."""
     path = []
     now = float(start)
     for then in time.tolist():

@@ -19,7 +19,7 @@ from deeplfm.data.physionet import (
 )
 from deeplfm.data.places import File, data_cache, find, user_folder
 from deeplfm.data.toy import toy_system
-from deeplfm.data.uci import Fold, fetch_folds, load_fold
+from deeplfm.data.uci import Fold, Table, fetch_folds, load_fold
 from deeplfm.data.uci_folds import POWERPLANT, PROTEIN
 from deeplfm.errors import ConfigError, InputError
 from deeplfm.io.files import write_whole
@@ -171,6 +171,19 @@ def _load_mimic() -> pd.DataFrame:
     return read_table(fetch_mimic()[0])
 
 
+def _uci(table: Table, number: int, summary: str) -> Dataset:
+    return Dataset(
+        name=table.name,
+        summary=summary,
+        licence="CC BY 4.0",
+        source=f"https://archive.ics.uci.edu/dataset/{number}",
+        files=table.folds,
+        download=table.file,
+        loader=partial(load_fold, table),
+        fetcher=partial(fetch_folds, table),
+    )
+
+
 _DATASETS = {
     dataset.name: dataset
     for dataset in (
@@ -205,25 +218,9 @@ _DATASETS = {
             loader=_load_mimic,
             fetcher=fetch_mimic,
         ),
-        Dataset(
-            name="powerplant",
-            summary="Combined cycle power plant: 9568 rows, 4 inputs, in three folds.",
-            licence="CC BY 4.0",
-            source="https://archive.ics.uci.edu/dataset/294",
-            files=POWERPLANT.folds,
-            download=POWERPLANT.file,
-            loader=partial(load_fold, POWERPLANT),
-            fetcher=partial(fetch_folds, POWERPLANT),
-        ),
-        Dataset(
-            name="protein",
-            summary="Protein tertiary structure (CASP): 45730 rows, 9 inputs, in three folds.",
-            licence="CC BY 4.0",
-            source="https://archive.ics.uci.edu/dataset/265",
-            files=PROTEIN.folds,
-            download=PROTEIN.file,
-            loader=partial(load_fold, PROTEIN),
-            fetcher=partial(fetch_folds, PROTEIN),
+        _uci(POWERPLANT, 294, "Combined cycle power plant: 9568 rows, 4 inputs, in three folds."),
+        _uci(
+            PROTEIN, 265, "Protein tertiary structure (CASP): 45730 rows, 9 inputs, in three folds."
         ),
     )
 }

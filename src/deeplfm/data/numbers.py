@@ -21,14 +21,7 @@ MISSING = frozenset(
     "- -- . ? NA na N/A n/a <NA> NaN nan NAN Nan -nan NaT NULL Null null None none NONE "
     "#N/A #NA #NULL! #DIV/0!".split()
 ) | {""}
-FORMULA = (
-    "=",
-    "+",
-    "-",
-    "@",
-    "\t",
-    "\r",
-)  # a spreadsheet takes a field that begins so for a formula
+FORMULA = tuple("=+-@\t\r")  # a spreadsheet takes a field that begins so for a formula
 FIRST_LINE = "first_line"  # in the attributes of a frame: the line of the file its first row is in
 
 _LARGEST = 1e150  # the square of a larger number may overflow

@@ -13,22 +13,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplfm.errors import ConfigError, InputError
+from deeplfm.errors import MISUSES, ConfigError, InputError
 
 Matrix = NDArray[np.floating]
 
-# Errors that a damaged file may cause beside those of pyarrow: its metadata are read as JSON.
-DAMAGES = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    NotImplementedError,
-    OSError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
 _BATCH_ROWS = 2**16
 # A small buffer for each column; otherwise whole row groups are read, and a file may have only one.
 _READING = {"buffer_size": 2**20, "pre_buffer": False}
@@ -98,7 +86,7 @@ def open_parquet(
                 )
         except InputError:
             raise
-        except (*DAMAGES, arrow.ArrowException) as error:
+        except (*MISUSES, arrow.ArrowException) as error:
             reason = str(error).partition("\n")[0]
             raise InputError(
                 f"open_parquet: {path} could not be copied ({reason}). "

@@ -48,11 +48,6 @@ def fetch_charis(record: str = "charis6", first: int = 0, length: int = 1000) ->
     """A segment of one CHARIS patient: arterial pressure, ECG and intracranial pressure at 50 Hz.
 
     Only these rows are downloaded, unless the record is in the user's folder.
-
-    Args:
-        record: charis1 to charis13.
-        first: row to begin with.
-        length: number of rows.
     """
     file = charis_file(record, first, length)
     found = find(file)

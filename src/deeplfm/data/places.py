@@ -85,13 +85,7 @@ def _seal(path: Path) -> Path:
 
 
 def import_extra(module: str, dataset: str, otherwise: str) -> Any:
-    """A package of the extra ``download``.
-
-    Args:
-        module: to import.
-        dataset: that needs it, for the message.
-        otherwise: what to do without it, for the message.
-    """
+    """A package of the extra ``download``."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # theirs, of pandas
@@ -104,13 +98,7 @@ def import_extra(module: str, dataset: str, otherwise: str) -> Any:
 
 
 def not_obtained(dataset: str, error: Exception, otherwise: str) -> InputError:
-    """The error of a data set that could not be read or downloaded.
-
-    Args:
-        dataset: that was wanted.
-        error: why it failed.
-        otherwise: what to do without the internet, for the message.
-    """
+    """The error of a data set that could not be read or downloaded."""
     reason = " ".join(str(error).split())
     shown = reason if len(reason) <= 160 else f"{reason[:160]}…"
     return InputError(

@@ -30,14 +30,7 @@ _TOLERANCE = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class SimulatedData:
-    """A solution, and noisy observations of it.
-
-    Attributes:
-        time: of the observations.
-        clean: the solution at those times.
-        value: observations.
-        outputs: names of the columns.
-    """
+    """A solution, and noisy observations of it."""
 
     time: Float64[ndarray, " N"]
     clean: Float64[ndarray, "N D"]
@@ -52,12 +45,6 @@ def fitzhugh_nagumo(
     parameters: tuple[float, float, float] = (3.0, 0.2, 0.2),
 ) -> SimulatedData:
     r"""Spikes of a nerve: v' = a(v − v³/3 + r), r' = −(v − b + c r)/a from (−1, 1).
-
-    Args:
-        seed: of the noise.
-        n_rows: observations, 0.05 apart; the record that the paper uses has 400.
-        noise_variance: of each observation.
-        parameters: a, b and c.
 
     Example:
         >>> fitzhugh_nagumo(seed=1).value.shape
@@ -80,12 +67,6 @@ def lotka_volterra(
     parameters: tuple[float, float, float, float] = (2.0, 1.0, 4.0, 1.0),
 ) -> SimulatedData:
     r"""Prey and predators: s' = s(α − β w), w' = −w(γ − δ s) from (5, 3).
-
-    Args:
-        seed: of the noise.
-        n_rows: observations, evenly spaced from 0 to 2.
-        noise_variance: of each observation.
-        parameters: α, β, γ and δ.
 
     Example:
         >>> lotka_volterra().time[-1].item()
@@ -110,13 +91,6 @@ def lorenz(
     seed: int = 0,
 ) -> SimulatedData:
     r"""The chaotic attractor: x' = 10(y − x), y' = x(28 − z) − y, z' = xy − 8z/3.
-
-    Args:
-        state: to begin with; ``LORENZ_STATES`` holds those of the experiments.
-        n_rows: observations, evenly spaced from 0 to the end.
-        end: last time.
-        noise_variance: of each observation.
-        seed: of the noise.
 
     Example:
         >>> lorenz(n_rows=100, end=5.0).outputs

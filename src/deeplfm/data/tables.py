@@ -22,9 +22,8 @@ from deeplfm.data.numbers import (
     with_columns,
     with_floats,
 )
-from deeplfm.data.parquet import DAMAGES
 from deeplfm.data.text import parse_text
-from deeplfm.errors import InputError
+from deeplfm.errors import MISUSES, InputError
 from deeplfm.io.files import write_whole
 
 __all__ = ["numeric_column", "read_table", "write_table"]
@@ -188,7 +187,7 @@ def _parse_parquet(content: bytes, name: str) -> pd.DataFrame:
         frame = table.to_pandas()
     except InputError:
         raise
-    except (*DAMAGES, pyarrow.ArrowException) as error:
+    except (*MISUSES, pyarrow.ArrowException) as error:
         reason = " ".join(f"{error}".split())[:200].rstrip(".")
         raise InputError(
             f"{name}: not a whole Parquet file ({reason}). Copy or write it again."

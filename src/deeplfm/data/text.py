@@ -55,15 +55,7 @@ _EXACT = {} if _IS_EXACT else {"float_precision": "round_trip"}
 
 @dataclass(frozen=True, eq=False)
 class Fields:
-    """A table in text, kept so that results can change a few fields and leave the others alone.
-
-    Attributes:
-        text: in UTF-8.
-        delimiter: between fields.
-        decimal: point or comma.
-        names: of the columns.
-        n_named: how many of them are part of the table.
-    """
+    """A table in text, kept so that results can change a few fields and leave the others alone."""
 
     text: bytes
     delimiter: str

@@ -25,18 +25,7 @@ _FORCE = ((0.5, 0.5), (-0.5, 0.5), (3.0, -3j), (-3.0, 3j))  # (ω_k, c_k)
 
 @dataclass(frozen=True, eq=False)
 class ToyData:
-    """One series with a gap inside the training rows and a tail after them.
-
-    Attributes:
-        variant: "published" or "text".
-        seed: of the noise.
-        time: from 0 to 15.
-        value: noisy observations.
-        clean: the same without noise.
-        train: rows to train on.
-        interpolation: rows of the gap.
-        extrapolation: rows after the last training row.
-    """
+    """One series with a gap inside the training rows and a tail after them."""
 
     variant: str
     seed: int
@@ -72,10 +61,6 @@ def toy_system(variant: str = "published", seed: int = 0) -> ToyData:
     f₁(t) = ∫_0^15 (e^{jλ(t−τ)} − e^{−γ₁(t−τ)})/(γ₁+jλ) u(τ) dτ, y = Re f₂(f₁(t)) + 0.15 ε.
     "text" is the description in the paper: f₁(t) = ∫_0^t e^{−γ₁(t−τ)} u(τ) dτ, then the response of the
     second system at "time" f₁(t), and noise of variance 0.04.
-
-    Args:
-        variant: "published" or "text".
-        seed: of the noise.
 
     Returns:
         750 rows: 500 to train on, a gap of 100 and 150 at the end.

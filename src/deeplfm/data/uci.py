@@ -58,19 +58,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the repository.
-
-    Attributes:
-        name: of the data set, and of its file in the cache.
-        path: below the address of the repository.
-        inputs: names of its columns, in the order of the folds.
-        target: name of the column to predict.
-        arrange: makes of the columns as published, the target last, those the folds are cut from.
-        sha256: of the result, row by row in little-endian float64.
-        order: its rows in the order of the folds: test rows of the first fold, of the second, ...
-        n_test: how many test rows each fold has; all others, in order, are its training rows.
-        folds: files of the folds, ready made.
-    """
+    """A table of the repository."""
 
     name: str
     path: str
@@ -89,12 +77,7 @@ class Table:
 
 
 def load_fold(table: Table, fold: int = 1) -> Fold:
-    """One of the three folds, from its own file or made again from the table.
-
-    Args:
-        table: the table.
-        fold: 1, 2 or 3.
-    """
+    """One of the three folds, from its own file or made again from the table."""
     if fold not in (1, 2, 3):
         raise ConfigError(f"fold: {fold!r} found. Give 1, 2 or 3.")
     file = table.folds[fold - 1]

@@ -27,6 +27,7 @@ from deeplfm.likelihoods import Likelihood
 from deeplfm.model import DeepLFM
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import generator_for
+from deeplfm.selection.finished import is_kept
 from deeplfm.terms.spectrum import steps_of
 from deeplfm.training.rows import Rows
 
@@ -38,6 +39,7 @@ _SHORT = 3  # steps of a gap across which interpolation is as good as an observa
 _ROWS_AT_ONCE = 512
 
 
+@is_kept
 class Autoregression(nn.Module):
     r"""A model of one step, from lags of the outputs, that predicts at any time.
 
@@ -247,15 +249,7 @@ class Autoregression(nn.Module):
         generator: torch.Generator | None = None,
         process_share: float | None = None,
     ) -> Float[Tensor, "H S D"]:
-        """Paths from given lags; without a generator, without process noise.
-
-        Args:
-            lags: where each path begins.
-            n_steps: number H of steps.
-            weights: of each path.
-            generator: source of noise.
-            process_share: of the noise; ``None`` takes the model's own.
-        """
+        """Paths from given lags; without a generator, without process noise."""
         share = self.process_share if process_share is None else torch.as_tensor(process_share)
         scale = (share.to(lags) * self.step_model.gaussian.log_variance.exp()).sqrt()
         step = step_function(self.step_model.output_layer, weights)

@@ -89,14 +89,6 @@ def _candidate(
     It needs an even grid of times, and no covariates, whose future lags do not include. Steps into long
     gaps, and from them, are not learned from. A function of time that is nearly as good can be inspected
     and depends on both sides of a gap: hence the margin.
-
-    Args:
-        name: of the candidate.
-        context: what the user chose.
-        lags_for: how many lags to try for a number of rows and outputs.
-        priors_of: priors of a step of each output, from lags and increments.
-        n_trial_features: while lags are tried.
-        n_features: in the end.
     """
 
     def new_model(rows: Rows, n_lags: int, n_features: int, seed: int) -> Autoregression:

@@ -55,11 +55,6 @@ def in_long_gaps(
 
     >>> in_long_gaps(torch.tensor([0, 1, 3, 6]), torch.ones(4, 1), 1)[:, 0].nonzero()[:, 0]
     tensor([4, 5])
-
-    Args:
-        step: of each row, rising, from :func:`steps_of`.
-        values: NaN where not known.
-        longest: what is not yet long.
     """
     n_steps = int(step[-1]) + 1
     is_known = values.new_zeros((n_steps, values.shape[1]), dtype=torch.bool)
@@ -108,15 +103,7 @@ def _cubic(part: Float[Tensor, "N 1"]) -> tuple[Float[Tensor, "N 1"], ...]:
 
 
 class StepPrior(NamedTuple):
-    """Prior of one step of an output.
-
-    Attributes:
-        lengthscale: in lagged values.
-        scale: standard deviation of the function.
-        slope_scale: standard deviations of the weights of lagged values.
-        level_scale: standard deviation of the constant.
-        noise_variance: of the residual.
-    """
+    """Prior of one step of an output."""
 
     lengthscale: float
     scale: float
@@ -128,12 +115,7 @@ class StepPrior(NamedTuple):
 def nonlinear_priors(
     lags: Float[Tensor, "N P"], increment: Float[Tensor, "N D"]
 ) -> list[StepPrior]:
-    """Scales and noise of a nonlinear function for each output, with the highest evidence on a grid.
-
-    Args:
-        lags: lagged values, standardised.
-        increment: what follows, less the last value.
-    """
+    """Scales and noise of a nonlinear function for each output, with the highest evidence on a grid."""
     lags, increment = lags.double(), increment.double()
     n_inputs = lags.shape[1]
     root = math.sqrt(n_inputs)
@@ -241,16 +223,7 @@ def roll_out(
     noise_scale: Float[Tensor, " D"],
     generator: torch.Generator | None = None,
 ) -> Float[Tensor, "H S D"]:
-    """Values of each path, before the process noise of each step.
-
-    Args:
-        step: increment of a path from its lags.
-        lags: where each path begins, the latest row first.
-        n_steps: number H of steps.
-        limit: lowest and highest values.
-        noise_scale: standard deviation of the process noise.
-        generator: source of noise; ``None`` for none.
-    """
+    """Values of each path, before the process noise of each step."""
     n_paths, n_outputs = len(lags), len(noise_scale)
     values = lags.new_empty(n_steps, n_paths, n_outputs)
     past = torch.cat([lags.new_empty(n_paths, n_steps * n_outputs), lags], dim=1)

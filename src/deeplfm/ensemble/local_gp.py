@@ -50,16 +50,7 @@ MATERN32 = Kernel(2, _matern32)
 
 
 class NeighbourSearch:
-    """Rows with a known value, to be found by their distance in units of the lengthscales.
-
-    Args:
-        x: all rows.
-        value: of each; NaN where it is missing.
-        lengthscale: ℓ along each input.
-        row_weight: of each row; rows of weight zero are left out.
-        kernel: of the function.
-        n_neighbours: rows that a prediction depends on.
-    """
+    """Rows with a known value, to be found by their distance in units of the lengthscales."""
 
     def __init__(
         self,

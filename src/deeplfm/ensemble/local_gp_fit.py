@@ -37,17 +37,7 @@ class _Table(NamedTuple):
 
 
 class LocalGP(NamedTuple):
-    """Hyperparameters of one output.
-
-    Attributes:
-        lengthscale: along each input.
-        scale: standard deviation of the function.
-        noise_variance: of the residual.
-        is_matern32: the function has a derivative; Matérn-1/2 otherwise.
-        n_neighbours: rows that a prediction depends on.
-        tail_share: weights of the components of the distribution of errors.
-        tail_scale: their widths, over that of a Gaussian error.
-    """
+    """Hyperparameters of one output."""
 
     lengthscale: Float[Tensor, " P"]
     scale: Float[Tensor, ""]
@@ -207,10 +197,6 @@ def find_tails(
     """Weights and widths of the Gaussians whose mixture, centred at zero, has the highest density (EM).
 
     Each width has the prior weight of a few errors that are as wide as a Gaussian's.
-
-    Args:
-        error: over its expected standard deviation.
-        weight: how many each one stands for.
     """
     square = error.square()[:, None]
     scale = torch.logspace(-1, 0.5, N_TAILS).to(error)

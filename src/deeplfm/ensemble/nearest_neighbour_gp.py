@@ -21,12 +21,14 @@ from deeplfm.model import DeepLFM
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import generator_for
 from deeplfm.selection.candidate import Candidate
+from deeplfm.selection.finished import is_kept
 from deeplfm.terms.base import BuildContext
 from deeplfm.training import Rows
 
 _ROWS_AT_ONCE = 2000
 
 
+@is_kept
 class NearestNeighbourGP(nn.Module):
     r"""y = ΦW + r(x) + ε with a linear model ΦW and a Matérn process r of the inputs.
 
@@ -34,11 +36,6 @@ class NearestNeighbourGP(nn.Module):
     s² exp(−Σ_p |x_p − x'_p|/ℓ_p); Matérn-3/2, of several inputs, has one derivative and a lengthscale for
     each input. ΦW is solved from all rows; given it, r at a row is predicted from its nearest neighbours.
     Errors are seldom Gaussian: their distribution is a mixture of several widths around one mean.
-
-    Args:
-        config: of ΦW and the noise.
-        seed: of the draws.
-        n_rows: rows that it keeps; :meth:`set_train_data` fills them.
     """
 
     x: Tensor
@@ -204,12 +201,7 @@ class NearestNeighbourGP(nn.Module):
 
 
 def nearest_neighbour_candidate(context: BuildContext, margin: float = 0.0) -> Candidate:
-    """For tables, and for gaps of a series: neighbouring rows share what smooth features miss.
-
-    Args:
-        context: what the user chose.
-        margin: in a selection; infinite for gaps alone.
-    """
+    """For tables, and for gaps of a series: neighbouring rows share what smooth features miss."""
 
     def build(rows: Rows, seed: int) -> NearestNeighbourGP:
         block = BlockConfig(

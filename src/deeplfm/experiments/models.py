@@ -52,8 +52,7 @@ def dlfm(kind: str, paper: str = "DLFM", **settings: Any) -> Entry:
         paper: row of the paper's table.
         settings: other than the defaults.
     """
-    if kind == "series":  # half a search for clocks is another model
-        settings = {"time_limit": None} | settings
+    settings = {"time_limit": None} | settings  # half a search for clocks is another model
     return Entry("DLFM", partial(_build_ours, "dlfm", kind, settings), paper, has_hidden_layer=True)
 
 
@@ -61,6 +60,17 @@ def beside_sinusoids(suffix: str = "", paper: str | None = None, **settings: Any
     """The paper's hidden layers beside sinusoids, which may carry all of the forecast."""
     label = f"sinusoids + deep {suffix}".strip()
     return Entry(label, partial(_build_ours, "beside", "series", settings), paper)
+
+
+def beside_smooth(**settings: Any) -> Entry:
+    """Hidden layers of a table beside smooth features of its inputs, which may carry all of it."""
+    return Entry("smooth + deep", partial(_build_ours, "beside", "table", settings))
+
+
+def without_hidden_layer() -> Entry:
+    """The mixture density of a table whose weights are functions of the inputs."""
+    build = partial(_build_ours, "mixture density", "table", {"time_limit": None})
+    return Entry("mixture density", build, has_hidden_layer=False)
 
 
 def shallow(*models: str) -> tuple[Entry, ...]:
@@ -142,6 +152,7 @@ def _model(name: str, kind: str, sizes: dict[str, Any], is_quick: bool) -> Any:
     from deeplfm.terms import (
         BroadBand,
         Deep,
+        DeepTable,
         Dlfm,
         Paper,
         Reference,
@@ -158,11 +169,13 @@ def _model(name: str, kind: str, sizes: dict[str, Any], is_quick: bool) -> Any:
         return Reference(**sizes | ({"n_samples": 2, "n_restarts": 1} if is_quick else {}))
     is_table = kind == "table"
     if name == "dlfm":
-        return Table(**sizes) if is_table else Dlfm(**sizes)
+        return DeepTable(**sizes) if is_table else Dlfm(**sizes)
     few = Sinusoids(8, bandwidth=2.0, learn_bandwidth=True)
     deep = Table(**sizes) if is_table else Sum((Deep(**sizes), few, BroadBand()))
     if name == "beside":
         return deep
+    if name == "mixture density":
+        return name
     if name != "ensemble":
         return parse(name)
     if is_quick:  # two members in place of all

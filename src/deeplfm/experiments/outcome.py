@@ -13,7 +13,7 @@ from deeplfm.experiments.declaration import Column, Entry, Experiment
 from deeplfm.experiments.tasks import DONE, Record
 
 _LIMITED = (
-    "of one model; an ensemble has this time for each of its candidates. DLFM of a series and models "
+    "of one model; an ensemble has this time for each of its candidates. DLFM and models "
     "marked (paper) or (reference) have no limit. Those marked (paper) take 1000 steps, those marked "
     "(reference) the number in the notes; the paper gives none."
 )

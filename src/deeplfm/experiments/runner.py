@@ -9,22 +9,21 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from joblib import (
-    Parallel,
-    cpu_count,
-    delayed,
-    parallel_config,
-)
-
 from deeplfm.experiments.declaration import Experiment
 from deeplfm.experiments.tasks import FAILED, Record, Task, is_settled, keep, kept, run_task
+from deeplfm.selection.backends import (
+    LostWorkerError,
+    calls_in_pool,
+    end_with,
+    is_cluster,
+    n_workers,
+)
 
 TASKS = "tasks"
 _ENDED = "its process was ended from outside, most likely for lack of memory; try again with fewer --jobs"
@@ -60,7 +59,8 @@ def run(
     Args:
         tasks: of :func:`plan`.
         folder: of the results.
-        n_jobs: processes; by default one for each core.
+        n_jobs: processes; by default one for each core. With :func:`on_backend`, workers of a cluster,
+            which must see the folder.
         retry: run failed tasks again.
         report: called after each task with its record, the number of tasks done, and of all tasks.
         fresh: run tasks again that another version of the code computed.
@@ -77,7 +77,7 @@ def run(
     for case in {task.case.name: task.case for task in left}.values():
         case.load(0)  # an error of the data comes before anything is computed
     n_done = len(tasks) - len(left)
-    n_jobs = min(n_jobs or cpu_count(), max(1, len(left)))
+    n_jobs = min(n_workers(n_jobs or -1), max(1, len(left)))
     for record in _finished(left, place, n_jobs, is_left):
         n_done += 1
         if report is not None:
@@ -105,7 +105,7 @@ def left_aside(tasks: list[Task], folder: Path) -> list[str]:
 def _finished(
     tasks: list[Task], place: Path, n_jobs: int, is_left: Callable[[Task], bool]
 ) -> Iterator[Record]:
-    if n_jobs == 1:
+    if n_jobs == 1 and not is_cluster():
         with _whole_interrupts():
             yield from (_watched(task, place, os.getpid()) for task in tasks)
         return
@@ -115,7 +115,7 @@ def _finished(
             for record in _together(list(left.values()), place, n_jobs):
                 del left[record.pop("name")]
                 yield record
-        except BrokenProcessPool:
+        except LostWorkerError:
             # One of the tasks under way ended the whole pool. Each of them gets a pool of its own.
             suspects = [task for name, task in left.items() if _marker(task, place).exists()]
             for task in suspects or list(left.values()):
@@ -126,15 +126,14 @@ def _finished(
 
 
 def _together(tasks: list[Task], place: Path, n_jobs: int) -> Iterator[Record]:
-    with parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=1):
-        pool = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=n_jobs)
-        yield from pool(delayed(_named)(task, place, os.getpid()) for task in tasks)
+    work = partial(_named, place=place, parent=os.getpid())
+    return calls_in_pool(work, iter(tasks), n_jobs)
 
 
 def _alone(task: Task, place: Path) -> Record:
     try:
         (record,) = _together([task], place, 2)
-    except BrokenProcessPool:
+    except LostWorkerError:
         _marker(task, place).unlink(missing_ok=True)
         nothing: Record = {"rows": [], "seconds": {}, "warnings": []}
         return keep(task.identity() | {"status": FAILED, "reason": _ENDED} | nothing, task, place)
@@ -150,9 +149,10 @@ def _watched(task: Task, place: Path, parent: int) -> Record:
     """Run a task in this process, with one thread, and a marker file while it runs."""
     from threadpoolctl import threadpool_limits
 
-    if os.getpid() != parent:
+    if os.getpid() != parent and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-        _end_with(parent)
+    if os.getpid() != parent:
+        end_with(parent)
     marker = _marker(task, place)
     marker.touch()
     try:
@@ -193,20 +193,3 @@ def _whole_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-_watching: set[int] = set()
-
-
-def _end_with(parent: int) -> None:
-    """End this process soon after its parent, which may be killed without a signal to its children."""
-    if parent in _watching or os.getppid() != parent:
-        return
-    _watching.add(parent)
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

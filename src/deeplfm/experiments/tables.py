@@ -20,10 +20,12 @@ MODELS = (
     "The ensemble weighs several models, most of them without a hidden layer, by held-out rows. DLFM is "
     "one model whose hidden layers carry the forecast: of a series, hidden clocks whose rate may vary "
     "and functions of their phases, beside a level (the paper's hidden layers where there is no cycle); "
-    "of a table, hidden layers beside smooth features. Rows marked (paper) follow the paper's text, rows "
-    "marked (reference) the authors' public code. An LFM has no hidden layer. Sinusoids + deep "
-    "has the paper's hidden layers beside eight sinusoids, which carry all of the toy's forecast. DGP-EQ "
-    "and DGP-ARC without a mark start from the spectrum and have an exact output layer."
+    "of a table, 16 hidden values and a mixture density whose weights are functions of these alone. "
+    "Rows marked (paper) follow the paper's text, rows marked (reference) the authors' public code. An "
+    "LFM has no hidden layer, nor has the mixture density. Sinusoids + deep has the paper's hidden "
+    "layers beside eight sinusoids, which carry all of the toy's forecast, smooth + deep the same beside "
+    "smooth functions of the inputs. DGP-EQ and DGP-ARC without a mark start from the spectrum and have "
+    "an exact output layer."
 )
 
 

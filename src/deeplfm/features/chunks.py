@@ -40,10 +40,6 @@ def chunkwise_sum(
 
     The gradient of a number is known up to a factor as soon as the number is. So it is computed with
     each chunk, which is made once.
-
-    Args:
-        function: of the tensors of a chunk and of nothing else that has a gradient.
-        chunks: tensors of each chunk; a tensor that several chunks share is given to each.
     """
     if len(chunks) == 1:
         return function(chunks[0])
@@ -94,10 +90,6 @@ class _Totals:
 
     All are allocated first: tensors kept between one chunk and the next would keep the memory of chunks
     from being used again.
-
-    Args:
-        tensors: those of all chunks.
-        needed: which of them need a gradient.
     """
 
     def __init__(self, tensors: Sequence[Tensor], needed: Sequence[bool]) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 from deeplfm.features.base import Coefficients, FeatureMap
 from deeplfm.features.chunks import ChunkFunction, chunkwise, chunkwise_sum
 from deeplfm.features.harmonic import HarmonicMap
-from deeplfm.variational.products import (
+from deeplfm.features.products import (
     FeatureBlocks,
     LazyColumns,
     add,
@@ -235,13 +235,7 @@ class ChunkColumns(LazyColumns):
 
 
 class LayerColumns:
-    """All columns of a layer, the blocks of feature maps side by side.
-
-    Args:
-        blocks: columns of each feature map.
-        n_samples: number S of samples.
-        n_rows: number N of rows.
-    """
+    """All columns of a layer, the blocks of feature maps side by side."""
 
     def __init__(self, blocks: Sequence[BlockColumns], n_samples: int, n_rows: int) -> None:
         self.blocks, self.n_samples, self.n_rows = blocks, n_samples, n_rows

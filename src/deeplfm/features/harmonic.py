@@ -247,16 +247,7 @@ def harmonic_sum(
     base_real: Float[Tensor, "#B #S #N K"] | None = None,
     base_imag: Float[Tensor, "#B #S #N K"] | None = None,
 ) -> tuple[Float[Tensor, "B S N K"], Float[Tensor, "B S N K"]]:
-    """Real and imaginary part of Σ_j a_jk e^{j(ω_jk·x_j + α_jk)}, plus what is given.
-
-    Args:
-        x: inputs: J terms of I dimensions each, for S samples of N rows.
-        frequency: ω of every term, dimension and column.
-        amplitude: a.
-        phase: α.
-        base_real: what is added to the real part.
-        base_imag: what is added to the imaginary part.
-    """
+    """Real and imaginary part of Σ_j a_jk e^{j(ω_jk·x_j + α_jk)}, plus what is given."""
     return _HarmonicSum.apply(x, frequency, amplitude, phase, base_real, base_imag)
 
 
@@ -284,14 +275,7 @@ class _HarmonicSum(torch.autograd.Function):
 
 
 class _Given:
-    """Arguments of the kernels; transients are made here, and made again in a backward pass.
-
-    Args:
-        transients: a function of rows and polynomial.
-        polynomial: parameters of the free responses.
-        rows: inputs by batch.
-        others: the other arguments of the kernels.
-    """
+    """Arguments of the kernels; transients are made here, and made again in a backward pass."""
 
     def __init__(
         self,

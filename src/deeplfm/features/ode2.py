@@ -33,16 +33,6 @@ class SecondOrder(Response):
         self.log_damping = nn.Parameter(torch.zeros(n_groups, n_inputs))
 
     @property
-    def natural_frequency(self) -> Float[Tensor, "G P"]:
-        """ω₀ = √(k/m) of each input dimension, in radians per unit of the input."""
-        return self.log_natural_frequency.exp()
-
-    @property
-    def damping(self) -> Float[Tensor, "G P"]:
-        """ζ = c/(2√(km)) of each input dimension."""
-        return self.log_damping.exp()
-
-    @property
     def polynomial(self) -> Float[Tensor, "G P 2"]:
         """2ζω₀ = c/m and ω₀² = k/m, in float64: near ζ = 1 their difference matters."""
         natural, damping = (

@@ -59,11 +59,6 @@ def components(
     Components of an output that is modelled by its logarithm are factors around 1, and multiply to the
     forecast, which is a median. The median of a mixture of several models differs a little from the
     product of their factors: the component that includes the offset takes this difference too.
-
-    Args:
-        fitted: the model.
-        x: rows, in the model's units.
-        coverage: probability that the function lies inside the band, by a normal approximation.
     """
     if not 0 < coverage < 1:
         raise InputError(

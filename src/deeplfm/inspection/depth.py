@@ -24,10 +24,6 @@ def hidden_share(fitted: FittedModel, x: Float[Tensor, "N P"]) -> Float[Tensor, 
     """Share of the variance of the prediction that passes through hidden layers, for each output.
 
     Members of an average count with their weights; members of other families have no hidden layer.
-
-    Args:
-        fitted: the model.
-        x: rows, in the model's units; at least two.
     """
     average = fitted.average
     weight = average.weight_at(x).cpu().double()  # B #N D
@@ -37,7 +33,7 @@ def hidden_share(fitted: FittedModel, x: Float[Tensor, "N P"]) -> Float[Tensor, 
         if not bool(share.any()):
             continue
         for term, (mean, _) in member_moments(member, name, x).items():
-            if term in _hidden_terms(member):
+            if term in _hidden_terms(member, name):
                 through = through + share * mean
             else:
                 rest = rest + share * mean
@@ -45,10 +41,13 @@ def hidden_share(fitted: FittedModel, x: Float[Tensor, "N P"]) -> Float[Tensor, 
     return torch.where(first > 0, first / (first + second), 0.0)
 
 
-def _hidden_terms(member: object) -> set[str]:
+def _hidden_terms(member: object, name: str) -> set[str]:
     """Names of the components that depend on hidden layers; a mixture density is one component."""
-    if not isinstance(member, DeepLFM) or member.config.n_components:
+    if not isinstance(member, DeepLFM):
         return set()
+    if member.config.n_components:
+        passes_by = any(block.sees_original for block in member.output_layer.blocks)
+        return set() if len(member.layers) == 1 or passes_by else {name}
     blocks = member.config.layers[-1].blocks
     return {
         declared.name or declared.system

@@ -22,14 +22,7 @@ from deeplfm.randomness import generator_for
 
 @dataclass(frozen=True)
 class Curve:
-    """A function of time with its standard deviation.
-
-    Attributes:
-        label: what it is.
-        member: name of the model that it belongs to.
-        mean: expected value of every row.
-        std: standard deviation of every row.
-    """
+    """A function of time with its standard deviation."""
 
     label: str
     member: str

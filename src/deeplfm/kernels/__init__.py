@@ -21,9 +21,6 @@ from deeplfm.kernels.plain import compiled_in_use, kernels_for
 def compiled_kernels(is_wanted: bool = True) -> Iterator[bool]:
     """Use compiled kernels inside; yields whether they are there.
 
-    Args:
-        is_wanted: False leaves everything as it is without them.
-
     >>> with compiled_kernels(False) as is_compiled:
     ...     is_compiled
     False

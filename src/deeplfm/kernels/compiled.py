@@ -12,17 +12,13 @@ from torch import Tensor
 from deeplfm.kernels.threads import on_threads
 from deeplfm.kernels.tiles import Moments
 
-_ROWS_PER_THREAD = 16
+_ROWS_PER_THREAD, _SHARES_PER_THREAD = 16, 8  # threads that are done early take further shares
 _NAMES = {torch.float32: "float32", torch.float64: "float64"}
 _Shape = ctypes.c_int64 * 11
 
 
 class CompiledKernels:
-    """Sums of waves and their gradients, rows shared among PyTorch's number of threads.
-
-    Args:
-        library: what ``waves.cpp`` was compiled to.
-    """
+    """Sums of waves and their gradients, rows shared among PyTorch's number of threads."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -141,7 +137,7 @@ class CompiledKernels:
         function = getattr(self._library, f"{name}_{_NAMES[x.dtype]}")
         n_rows = x.shape[2]
         n_threads = max(1, min(torch.get_num_threads(), n_rows // _ROWS_PER_THREAD))
-        n_shares = 1 if n_threads == 1 else min(8 * n_threads, n_rows)
+        n_shares = 1 if n_threads == 1 else min(_SHARES_PER_THREAD * n_threads, n_rows)
         sizes = [math.prod(item.shape[1:]) for item in summed]
         n_batches = len(summed[0]) if summed else 0
 

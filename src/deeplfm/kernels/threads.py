@@ -139,12 +139,7 @@ class TileShape(NamedTuple):
 
 
 class TileMemory:
-    """Buffers of a tile, and their parts: views cost time, and tiles are many.
-
-    Args:
-        memory: as many entries as the shape needs.
-        shape: of the tile.
-    """
+    """Buffers of a tile, and their parts: views cost time, and tiles are many."""
 
     def __init__(self, memory: Tensor, shape: TileShape) -> None:
         n_terms, n_samples, n_rows, n_columns, n_starts = shape

@@ -28,9 +28,8 @@ from deeplfm.kernels.threads import (
 # Waves of a tile, tiles of a share, and how many waves are worth a thread, or sorting columns.
 _TILE_WAVES, _SHARE_TILES, _LEAST_WAVES = 3 * 2**18, 5, 2**19
 
-Kinds = list[
-    tuple[slice, int]
-]  # transients multiplied together, and by how many of the first columns
+# Transients multiplied together, and by how many of the first columns.
+Kinds = list[tuple[slice, int]]
 
 
 class Moments(NamedTuple):
@@ -126,12 +125,7 @@ class Sums(NamedTuple):
 
 
 class Tiling:
-    """How batches, samples and rows are cut into shares and tiles.
-
-    Args:
-        given: arguments of the moments.
-        has_gradients: whether tiles are pulled back.
-    """
+    """How batches, samples and rows are cut into shares and tiles."""
 
     def __init__(self, given: Moments, has_gradients: bool = True) -> None:
         self.given, self.order, self.kinds = _sorted_by_transients(given)
@@ -229,14 +223,7 @@ def _sorted_by_transients(given: Moments) -> tuple[Moments, Tensor | None, Kinds
 
 
 class Batch:
-    """Arguments of one batch in the parts that tiles need, and where their gradients are added up.
-
-    Args:
-        given: arguments of all batches.
-        number: which of them.
-        kinds: transients that are multiplied together.
-        sums: of a thread, where gradients are wanted.
-    """
+    """Arguments of one batch in the parts that tiles need, and where their gradients are added up."""
 
     def __init__(self, given: Moments, number: int, kinds: Kinds, sums: Sums | None) -> None:
         self.given, self.number = given, number
@@ -270,13 +257,7 @@ class _TileRows(NamedTuple):
 
 
 class Share:
-    """Rows of one batch, and the gradients of their inputs and transients.
-
-    Args:
-        batch: arguments of the rows' batch.
-        place: samples and rows.
-        tile_rows: how many of them a tile may have.
-    """
+    """Rows of one batch, and the gradients of their inputs and transients."""
 
     def __init__(self, batch: Batch, place: Rectangle, tile_rows: int) -> None:
         given, (n_terms, n_dimensions, _) = batch.given, batch.frequency.shape
@@ -342,14 +323,7 @@ class Share:
 
 
 class Tile:
-    """Some rows of a share, so few that what is large stays in the cache.
-
-    Args:
-        batch: arguments of the rows' batch.
-        place: samples and rows.
-        given: inputs and transients.
-        memory: buffers for all that is large.
-    """
+    """Some rows of a share, so few that what is large stays in the cache."""
 
     def __init__(
         self, batch: Batch, place: Rectangle, given: _TileRows, memory: TileMemory

@@ -19,14 +19,7 @@ _SHORTEST_GAP = (0.02, 3.0)  # in units of the reach, and of the median time ste
 
 
 class Components(NamedTuple):
-    """A mixture of Gaussians for every row and output.
-
-    Attributes:
-        mean: component means.
-        variance: component variances of the function.
-        noise: component variances of the observation noise.
-        weight: mixture weights; one row where all rows have the same.
-    """
+    """A mixture of Gaussians for every row and output."""
 
     mean: Float[Tensor, "C N D"]
     variance: Float[Tensor, "C N D"]
@@ -44,9 +37,6 @@ class Likelihood(nn.Module):
     the noise of the rows it sees. In a series the inflation grows with the distance from the data, from
     1 inside to its full value beyond ``reach``, because held-out rows after the end are no evidence
     about gaps between two observed values.
-
-    Args:
-        n_outputs: number D of outputs.
     """
 
     inflation: Tensor
@@ -127,13 +117,7 @@ class Likelihood(nn.Module):
         return (outside / self.reach).clamp(0, 1)
 
     def set_support(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"], reach: float) -> None:
-        """Store the segments of time in which the targets of a series are observed.
-
-        Args:
-            x: times, in any order, and covariates.
-            y: targets; NaN marks a missing one.
-            reach: distance from which on the whole inflation counts.
-        """
+        """Store the segments of time in which the targets of a series are observed."""
         self.reach.fill_(reach)
         self.support.fill_(math.inf)
         self.extend_support(x, y)

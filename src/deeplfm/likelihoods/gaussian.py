@@ -10,11 +10,13 @@ from torch import Tensor, nn
 
 from deeplfm.config import BlockConfig
 from deeplfm.features.columns import LayerColumns
+from deeplfm.features.products import multiply
 from deeplfm.layers import Block, Layer
 from deeplfm.likelihoods.base import Components, Likelihood, mask_missing
-from deeplfm.variational.products import multiply
 
 _LOG_2PI = math.log(2 * math.pi)
+_NOISE_VARIANCE = 0.01  # before training, of standardised outputs
+_HEAD_FEATURES = 20  # of noise that depends on the input, which varies slowly
 
 
 class Gaussian(Likelihood):
@@ -22,13 +24,6 @@ class Gaussian(Likelihood):
 
     The head is a block of features on the original input whose weights v have a N(0, 1) prior and
     are point estimates; :meth:`penalty` is −log p(v) up to a constant.
-
-    Args:
-        n_inputs: number of original input columns.
-        n_outputs: number D of outputs.
-        input_dependent: learn the variance as a function of the input.
-        is_shared: one σ² for all outputs.
-        generator: source of the head's frequencies.
     """
 
     def __init__(
@@ -41,10 +36,10 @@ class Gaussian(Likelihood):
     ) -> None:
         super().__init__(n_outputs)
         n_variances = 1 if is_shared else n_outputs
-        self.log_variance = nn.Parameter(torch.full((n_variances,), math.log(0.01)))
+        self.log_variance = nn.Parameter(torch.full((n_variances,), math.log(_NOISE_VARIANCE)))
         self.head: Block | None = None
         if input_dependent:
-            config = BlockConfig(system="eq", n_features=20, frequencies="prior-fixed")
+            config = BlockConfig(system="eq", n_features=_HEAD_FEATURES, frequencies="prior-fixed")
             self.head = Block(config, n_inputs, 0, 1, False, 1, generator)
             columns = self.head.features.n_columns
             self.head_weights = nn.Parameter(torch.zeros(columns, n_outputs))

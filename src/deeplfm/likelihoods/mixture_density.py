@@ -22,10 +22,6 @@ class MixtureDensity(Likelihood):
 
     It represents targets with several modes, which Gaussian noise cannot. Centres c and widths s are
     learned and the same for all rows; the weights are functions of the input.
-
-    Args:
-        n_outputs: number D of outputs.
-        n_components: number K of components for each.
     """
 
     def __init__(self, n_outputs: int, n_components: int) -> None:
@@ -36,12 +32,7 @@ class MixtureDensity(Likelihood):
 
     @torch.no_grad()
     def initialise(self, y: Float[Tensor, "N D"], counts: Float[Tensor, "N D"]) -> None:
-        """Put the centres at quantiles of the targets, each as wide as the distance to the next.
-
-        Args:
-            y: targets.
-            counts: number of observations each one stands for; 0 where it is missing.
-        """
+        """Put the centres at quantiles of the targets, each as wide as the distance to the next."""
         levels = (
             torch.arange(self.n_components, dtype=y.dtype, device=y.device) + 0.5
         ) / self.n_components

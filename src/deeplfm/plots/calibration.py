@@ -42,11 +42,6 @@ def pit_band(n_values: int, n_bins: int, coverage: float = 0.95) -> tuple[float,
 
     The count of a bar is binomial; each tail of each bar has an equal share of 1 − coverage (Bonferroni).
 
-    Args:
-        n_values: PIT values in the histogram.
-        n_bins: bars of equal width.
-        coverage: probability that every bar is inside.
-
     Returns:
         Lowest and highest height, as a density: 1 is uniform.
     """
@@ -60,10 +55,6 @@ def coverage_band(n_values: int, coverage: float = 0.95) -> float:
 
     Observed coverage against nominal is the distribution function of |2 PIT − 1|, which is uniform under
     calibration: the distance is a quantile of the Kolmogorov–Smirnov statistic.
-
-    Args:
-        n_values: PIT values behind the curve.
-        coverage: probability that all of the curve is inside.
     """
     return float(kstwo.ppf(coverage, n_values))
 

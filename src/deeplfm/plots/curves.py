@@ -37,15 +37,7 @@ Band = tuple[Float64[ndarray, " N"], Float64[ndarray, " N"], Float64[ndarray, " 
 def plot_band(
     ax: Axes, position: Float64[ndarray, " N"], band: Band, label: str, look: dict[str, Any]
 ) -> Axes:
-    """Draw a mean and the band around it.
-
-    Args:
-        ax: where to draw.
-        position: of each row on the horizontal axis, increasing.
-        band: mean, low and high end of every row.
-        label: of the band, for the legend; the mean has that of its look.
-        look: colour and other properties of the line of the mean.
-    """
+    """Draw a mean and the band around it."""
     mean, low, high = band
     tidy(ax).fill_between(
         *envelope(position, low, high),

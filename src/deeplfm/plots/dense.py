@@ -24,11 +24,6 @@ def envelope(position: Vector, low: Vector, high: Vector) -> tuple[Thinned, Thin
 
     Few rows are returned unchanged. The figure looks the same either way, but takes the time and the
     file size of a few thousand rows.
-
-    Args:
-        position: of each row, increasing.
-        low: lower edge.
-        high: upper edge.
     """
     if len(position) <= MOST_ROWS:
         return position, low, high
@@ -50,10 +45,6 @@ def gaps_of(time: Vector, value: Vector) -> list[tuple[float, float]]:
     Much longer is four times the 90 % quantile of the steps between known values: single missing values,
     or times drawn at random, make no gaps. The first and the last row are ends even if their values are
     missing.
-
-    Args:
-        time: of each row, increasing.
-        value: NaN where missing.
     """
     known = time[np.isfinite(value)]
     if len(known) < 3:
@@ -69,15 +60,7 @@ def gaps_of(time: Vector, value: Vector) -> list[tuple[float, float]]:
 def plot_observations(
     ax: Axes, position: Vector, value: Vector, marks: Marks, *, zorder: float = 2.0
 ) -> Axes:
-    """Draw observations as points, or as a thin line broken at gaps where there are very many.
-
-    Args:
-        ax: where to draw.
-        position: of each row on the horizontal axis, in any order.
-        value: NaN where missing.
-        marks: how they look.
-        zorder: what they lie above.
-    """
+    """Draw observations as points, or as a thin line broken at gaps where there are very many."""
     order = np.argsort(position, kind="stable")
     position, value = position[order], value[order]
     gaps = gaps_of(position, value)

@@ -46,10 +46,6 @@ def power_spectrum(
     time N log N; the Lomb–Scargle periodogram, which differs by a few percent at the peaks, takes N². Of
     every narrow bin of a logarithmic axis the highest value is kept, since no other can be seen.
 
-    Args:
-        time: numbers.
-        value: NaN where missing.
-
     Returns:
         Frequencies in cycles per unit of time, increasing, and the power at each.
     """

@@ -76,15 +76,7 @@ def panels(
     height: float = 1.9,
     share_x: bool = True,
 ) -> tuple[Figure, list[Axes]]:
-    """An empty figure with this many panels, filled row by row; one column up to four panels.
-
-    Args:
-        n_panels: how many.
-        n_columns: side by side; found from the number of panels if ``None``.
-        width: of the figure in inches; found from the number of columns if ``None``.
-        height: of a row in inches; a figure of one row is higher.
-        share_x: whether all have the same horizontal axis.
-    """
+    """An empty figure with this many panels, filled row by row; one column up to four panels."""
     if n_panels < 1:
         raise InputError("figure: there is nothing to draw. Give at least one output, or curve.")
     n_columns = n_columns or min(_MOST_COLUMNS, -(-n_panels // _MOST_ROWS))
@@ -137,14 +129,7 @@ def mark_end(ax: Axes, position: float) -> None:
 
 
 def entitle(ax: Axes, name: str, *, unit: str | None = None, n_wide: int = 1) -> Axes:
-    """Name of a panel at its upper left, on at most two lines, and the unit beside the axis.
-
-    Args:
-        ax: the panel.
-        name: of any length; the middle of a very long one is left out.
-        unit: of the vertical axis.
-        n_wide: panels side by side that the name stands over.
-    """
+    """Name of a panel at its upper left, on at most two lines, and the unit beside the axis."""
     width = max(12, int(n_wide * inches(ax)[0] / _BOLD_CHARACTER))
     lines = textwrap.wrap(name, width)
     if len(lines) > 2:

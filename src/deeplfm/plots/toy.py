@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
+from deeplfm.data.toy import ToyData
 from deeplfm.plots.fan import fans_of
 from deeplfm.plots.forecast import plot_forecast
 from deeplfm.plots.style import DARK, SMALL, finished, panels
-
-if TYPE_CHECKING:
-    from deeplfm.experiments.demo import DemoResult
+from deeplfm.predictive.mixture import Predictive
 
 
-def toy_figure(result: DemoResult) -> Figure:
-    """The paper's figure of the toy: one panel for each model, its scores in the title."""
-    data = result.data
+def toy_figure(
+    data: ToyData, posteriors: Mapping[str, Predictive], titles: Mapping[str, str]
+) -> Figure:
+    """The paper's figure of the toy: one panel for each model, with a title such as its scores."""
     series = pd.Series(data.standardised(data.value), index=data.time)
     parts = {f"{name} test": getattr(data, name) for name in ("extrapolation", "interpolation")}
-    n_models = len(result.posteriors)
+    n_models = len(posteriors)
     n_columns = n_models if n_models < 4 else 2
     figure, axes = panels(n_models, n_columns=n_columns, width=4.2 * n_columns, height=2.2)
-    for ax, (name, posterior) in zip(axes, result.posteriors.items(), strict=True):
+    for ax, (name, posterior) in zip(axes, posteriors.items(), strict=True):
         plot_forecast(
             ax,
             data.time,
@@ -32,13 +33,7 @@ def toy_figure(result: DemoResult) -> Figure:
             later={label: series.iloc[rows] for label, rows in parts.items()},
             time_label="time",
         )
-        gap, ahead = (result.row(name, split) for split in ("interpolation", "extrapolation"))
-        scores = (
-            f"gap: MNLL {gap.mnll:.2f}, coverage {gap.coverage95:.0%}\n"
-            f"extrapolation: NMSE {ahead.nmse:.2f}, MNLL {ahead.mnll:.2f}, "
-            f"coverage {ahead.coverage95:.0%}"
-        )
-        ax.set_title(scores, loc="left", fontsize=SMALL, color=DARK, linespacing=1.4)
+        ax.set_title(titles[name], loc="left", fontsize=SMALL, color=DARK, linespacing=1.4)
         above: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
         ax.annotate(name, (0, 1), (0, 34), fontsize=12, fontweight="bold", **above)
     for number, ax in enumerate(axes):

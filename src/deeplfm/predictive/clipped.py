@@ -10,6 +10,7 @@ from torch import Tensor
 from deeplfm.predictive.log_normal import Exponential
 from deeplfm.predictive.mixture import Predictive
 
+_TAIL = 1e-9  # probability beyond the ends of an integral
 _NODES = 257  # of an integral over a tail
 
 
@@ -78,7 +79,7 @@ class Clipped(Predictive):
     def crps(self, target: ArrayLike | Tensor, latent: bool = False) -> Float[Tensor, "N D"]:
         """Continuous ranked probability score: that of Z without its tails beyond the bounds."""
         target = self._target(target)
-        low, high = self._inner.quantile([1e-9, 1 - 1e-9], latent)
+        low, high = self._inner.quantile([_TAIL, 1 - _TAIL], latent)
         score = self._inner.crps(target, latent)
         for begin, end, is_below in ((low, self._floor, True), (self._cap, high, False)):
             length = torch.where(torch.isfinite(begin - end), end - begin, 0.0).clamp_min(0)

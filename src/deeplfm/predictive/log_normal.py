@@ -17,10 +17,6 @@ class Exponential(Predictive):
 
     Its point forecast (``mean``) is the median for these outputs: their expected value depends on the
     far tail, which data do not determine, and may lie beyond every interval.
-
-    Args:
-        inner: prediction of the logarithms, and of the other outputs.
-        is_log: which outputs are logarithms.
     """
 
     def __init__(self, inner: Predictive, is_log: Bool[Tensor, " D"]) -> None:

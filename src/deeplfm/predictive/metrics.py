@@ -14,13 +14,7 @@ def nmse(
     target: Float[Tensor, "N D"],
     counts: Float[Tensor, "N D"] | None = None,
 ) -> Float[Tensor, " D"]:
-    """Mean squared error over the variance of the scored targets; predicting their mean scores 1.
-
-    Args:
-        mean: predictions.
-        target: observed values; NaN where one is missing.
-        counts: number of observations each target stands for; 1 by default.
-    """
+    """Mean squared error over the variance of the scored targets; predicting their mean scores 1."""
     share = torch.where(target.isnan(), 0, 1.0 if counts is None else counts)
     share = share / share.sum(0)
     known = target.nan_to_num(0.0)

@@ -50,16 +50,7 @@ def forecast_chart(
     observed: Points,
     held_out: Points | None,
 ) -> Chart:
-    """Mean, intervals and observations of one target, its gaps and the end of training.
-
-    Args:
-        window: range of time.
-        record: statistics of the training data.
-        target: its number.
-        prediction: of all targets.
-        observed: times and values of the training data.
-        held_out: times and values of later observations.
-    """
+    """Mean, intervals and observations of one target, its gaps and the end of training."""
     clock, facts = window.clock, record.targets[target]
     mean, x = prediction.mean[:, target], clock.drawn(prediction.times)
     layers = [

@@ -108,20 +108,13 @@ class Clock:
             return None
         return "UTC" if self.is_universal else str(self.origin.tz)
 
-    @property
-    def pattern(self) -> str:
-        """Format of times in hover labels."""
-        if self.kind == "timestamp":
-            return _PATTERNS.get(self.resolution, "%Y-%m-%d %H:%M:%S")
-        return f".{self.digits}~g"
-
     def text(self, time: Any) -> str:
         """One time as text, at the resolution of the record."""
         if self.kind == "timestamp":
             wall = self._local(pd.DatetimeIndex([time]))[0]
             if self.resolution in ("millisecond", "microsecond", "nanosecond"):
                 return str(wall)
-            return wall.strftime(self.pattern)
+            return wall.strftime(_PATTERNS.get(self.resolution, "%Y-%m-%d %H:%M:%S"))
         if self.kind == "duration":
             return self.length(float(time / _second()))
         return amount(float(time), self.digits)

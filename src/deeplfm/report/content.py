@@ -37,12 +37,7 @@ _FAINT = 0.002  # share of the power below which a frequency belongs to no peak
 
 @dataclass(frozen=True)
 class Peak:
-    """A peak of the spectrum: frequencies closer than one cycle over the record.
-
-    Attributes:
-        period: in the clock's numbers.
-        share: of the total power.
-    """
+    """A peak of the spectrum: frequencies closer than one cycle over the record."""
 
     period: float
     share: float
@@ -50,14 +45,7 @@ class Peak:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Predictions compared with later observations.
-
-    Attributes:
-        times: of the observations.
-        values: observations; NaN where missing.
-        pit: predictive distribution function at each observation; NaN where missing.
-        scores: of each target.
-    """
+    """Predictions compared with later observations."""
 
     times: pd.Index
     values: Float64[ndarray, "N D"]
@@ -77,14 +65,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class FittedRows:
-    """The rows used in the fit, in the clock's numbers.
-
-    Attributes:
-        n_rows: their number.
-        first: time of the first one.
-        last: time of the last one.
-        held_out: length of the segment at the end on which the candidates were scored.
-    """
+    """The rows used in the fit, in the clock's numbers."""
 
     n_rows: int
     first: float
@@ -94,21 +75,7 @@ class FittedRows:
 
 @dataclass(frozen=True)
 class Content:
-    """Everything a report shows.
-
-    Attributes:
-        clock: of the training data.
-        training: the training data.
-        record: their statistics.
-        fitted: the rows used in the fit.
-        selection: result of the model selection.
-        spectra: learned, one for each target that has frequencies of time.
-        peaks: of those spectra, by target.
-        model_unit: one unit of the model's time, in the clock's numbers.
-        prediction: at the times that are drawn.
-        horizon: last time of the forecast, in the clock's numbers; ``None`` without one.
-        evaluation: comparison with later observations; ``None`` without any.
-    """
+    """Everything a report shows."""
 
     clock: Clock
     training: pd.DataFrame
@@ -152,13 +119,7 @@ def gather(
 
 
 def peaks_of(spectrum: Spectrum, unit: float, span: float) -> list[Peak]:
-    """Peaks of a learned spectrum with at least one cycle in the record, the strongest first.
-
-    Args:
-        spectrum: power of each frequency.
-        unit: one unit of the model's time, in the clock's numbers.
-        span: length of the record, in the clock's numbers.
-    """
+    """Peaks of a learned spectrum with at least one cycle in the record, the strongest first."""
     cycles = spectrum.frequency * span / unit
     share = spectrum.value / max(float(spectrum.value.sum()), np.finfo(np.float64).tiny)
     is_strong = (share >= _FAINT) & (cycles >= 1)

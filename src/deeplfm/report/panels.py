@@ -25,17 +25,7 @@ _RECORD_BEFORE = 2.0  # data shown initially, in lengths of the forecast or eval
 
 @dataclass(frozen=True)
 class Panel:
-    """A chart on the page.
-
-    Attributes:
-        id: of its data on the page.
-        heading: title above the chart.
-        description: for screen readers.
-        caption: below the chart.
-        json: the figure.
-        size: CSS class of its height.
-        is_over_time: whether it zooms with the other charts over time.
-    """
+    """A chart on the page."""
 
     id: str
     heading: str

@@ -29,14 +29,7 @@ _ROUNDING = 1e-6  # relative to a step: closer times are equal
 
 @dataclass(frozen=True)
 class Prediction:
-    """Mean and central intervals of every target at some times, in the user's units.
-
-    Attributes:
-        times: in increasing order.
-        mean: predictive mean.
-        low: lower end of the interval of each level (per cent).
-        high: upper end.
-    """
+    """Mean and central intervals of every target at some times, in the user's units."""
 
     times: pd.Index
     mean: Float64[ndarray, "N D"]
@@ -78,12 +71,6 @@ def drawn_times(training: pd.Index, later: list[pd.Index], clock: Clock, step: f
 
     Successive rows are kept, as long as they are not too many: every n-th row of a fast oscillation
     would look like a slow one.
-
-    Args:
-        training: times of the record.
-        later: times of the forecast and of the evaluation.
-        clock: of these times.
-        step: usual step of the record; longer pauses are filled.
     """
     shown = [training[-RECORD_ROWS:], *(thinned(times) for times in later)]
     numbers = np.concatenate([clock.numbers(times) for times in shown])

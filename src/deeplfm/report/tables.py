@@ -30,15 +30,7 @@ _MOST_PEAKS, _LEAST_SHARE = 5, 0.02
 
 @dataclass(frozen=True)
 class Table:
-    """A table; the first cell of each row is its header.
-
-    Attributes:
-        caption: above the table.
-        columns: headers.
-        rows: cells.
-        words: numbers of the columns that hold text and may wrap.
-        is_narrow: its columns fit on a phone side by side.
-    """
+    """A table; the first cell of each row is its header."""
 
     caption: str
     columns: list[str]

@@ -14,12 +14,7 @@ _MOST_NAMES = 4
 
 
 def digits_for(values: Float64[ndarray, " n"], finest: float | None = None) -> int:
-    """Significant digits that distinguish values a thousandth of their range apart.
-
-    Args:
-        values: to be written; NaN are ignored.
-        finest: the difference to show, in place of a thousandth of the range.
-    """
+    """Significant digits that distinguish values a thousandth of their range apart."""
     known = values[np.isfinite(values)]
     if not len(known):
         return 4

@@ -16,7 +16,7 @@ STRATEGIES = ("prior-fixed", "var-fixed", "var-resampled", "nodes")
 
 
 class Frequencies(nn.Module):
-    r"""Frequencies Ω of one feature map, by one of five strategies.
+    r"""Frequencies Ω of one feature map, by one of four strategies.
 
     - ``prior-fixed``: Ω = c + √v/ℓ·ε with ε drawn once; ℓ is learned through Ω.
     - ``var-fixed`` (the paper): q(Ω) = N(m, s²), Ω = m + s·ε with ε drawn once; ℓ is learned
@@ -29,12 +29,6 @@ class Frequencies(nn.Module):
 
     The noise ε is shared by all samples (as in both public codes) unless ``n_noise`` asks for
     several, one per sample (the indices of the paper's text); sample r then uses ε_{r mod n_noise}.
-
-    Args:
-        features: the map whose prior is meant; it owns ℓ and c.
-        strategy: one of the five.
-        n_noise: number of fixed noise draws.
-        generator: source of the fixed noise.
     """
 
     noise: Tensor

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from deeplfm.errors import ConfigError
-from deeplfm.variational.products import (
+from deeplfm.features.products import (
     FeatureBlocks,
     diagonal_moments,
     multiply,

@@ -38,7 +38,7 @@ def test_heavy_tails_are_seen():
     assert cost < -stats.norm(0, z[:10_000].std()).logpdf(z[10_000:]).mean() - 0.15
 
 
-def test_a_handful_of_rows_is_enough_to_answer():
+def test_a_handful_of_rows_is_enough_to_predict():
     x = np.arange(5.0)
     posterior = QUICK.fit(x, x).posterior(x)
     assert posterior.std().isfinite().all()

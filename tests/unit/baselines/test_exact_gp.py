@@ -192,7 +192,7 @@ def test_outputs_share_the_time(monkeypatch):
     assert limits == [2.0, 2.0, 2.0]
 
 
-def test_failure_of_every_start_is_reported(monkeypatch):
+def test_failure_of_every_candidate_is_reported(monkeypatch):
     monkeypatch.setattr("deeplfm.baselines.evidence.minimise", lambda *_: float("nan"))
     with pytest.raises(TrainingDivergedError, match=r"ExactGP.fit: .* any of 4 starts"):
         ExactGP().fit(X, Y)

@@ -32,7 +32,7 @@ def test_physiology_bar(model, bar):
     assert (nmse(mean, torch.as_tensor(rows[700:, 1:])) <= torch.tensor(bar)).all()
 
 
-def test_ridge_continues_a_wave_whose_period_it_was_not_told():
+def test_ridge_continues_a_wave_of_unknown_period():
     model = RidgeOnLags(n_lags=10).fit(T, WAVE)
     np.testing.assert_allclose(model.predict(NEW), 3 + np.sin(2 * np.pi * NEW / 20), atol=0.01)
 

@@ -57,7 +57,7 @@ def test_time_is_looked_at_before_each_evaluation(clock, limit):
     assert valley(point).item() == min(clock.losses)
 
 
-def test_every_start_gets_its_share_of_the_time(clock):
+def test_every_candidate_gets_its_share_of_the_time(clock):
     met = []
 
     def loss(point):

@@ -32,7 +32,7 @@ def test_without_dropout_all_networks_are_one_and_noise_is_found():
     assert abs(posterior.component_noise.sqrt().mean().item() - 0.2) < 0.06
 
 
-def test_doubt_grows_away_from_the_data():
+def test_uncertainty_grows_away_from_the_data():
     y = np.sin(3 * X[:, 0])
     model = NeuralNetwork(hidden=(50, 50), dropout=0.2, n_steps=300).fit(X[:, 0], y)
     inside, outside = (model.posterior([value]).std(latent=True).item() for value in (0.0, 6.0))

@@ -20,7 +20,7 @@ def test_without_the_package_the_error_says_what_to_install(monkeypatch):
         ConvCNP().fit(np.arange(20.0), np.sin(np.arange(20.0)))
 
 
-def test_tasks_are_stretches_of_the_series_that_start_at_zero():
+def test_tasks_are_segments_of_the_series_that_start_at_zero():
     time = torch.arange(50.0)
     generator = torch.Generator().manual_seed(0)
     are_forecasts = []
@@ -115,7 +115,7 @@ class Level(torch.nn.Module):
         return -(target - self.level).square().sum((-1, -2))
 
 
-def test_the_step_that_foretells_the_end_best_is_found():
+def test_the_step_that_predicts_the_end_best_is_found():
     time = torch.arange(100.0)
     ending = _Ending(time, torch.sin(time))
     assert len(ending.others[0]) == 80

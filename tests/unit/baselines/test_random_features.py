@@ -43,7 +43,7 @@ def test_deep_gps_are_the_papers(kind, x, system, lengthscales):
         torch.testing.assert_close(start, torch.full_like(start, lengthscale))
 
 
-def test_a_deep_gp_learns_from_the_papers_start():
+def test_a_deep_gp_learns_from_the_initial_values_of_the_paper():
     baseline = DeepEQ(n_features=20, n_steps=200).fit(T, Y)
     assert np.mean((baseline.predict(T) - Y) ** 2) < 0.1 * Y.var()
 

@@ -404,7 +404,7 @@ def charis_record(n_rows: int) -> tuple[dict[str, bytes], np.ndarray]:
 
 
 @needs_wfdb
-def test_charis_downloads_only_the_stretch_and_only_once(cache: Path) -> None:
+def test_charis_downloads_only_the_segment_and_only_once(cache: Path) -> None:
     files, values = charis_record(5000)
     contents = {f"/charisdb/1.0.0/{name}": content for name, content in files.items()}
     with physionet(contents) as asked:
@@ -455,7 +455,7 @@ def test_a_record_that_is_not_to_be_had(cache: Path) -> None:
         ({"length": 2.5}, "length: 2.5 found"),
     ],
 )
-def test_stretches_without_meaning(options: dict[str, Any], message: str) -> None:
+def test_segments_without_meaning(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load("charis", **options)
     assert message in str(caught.value)

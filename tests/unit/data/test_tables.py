@@ -353,7 +353,7 @@ def test_content_that_is_no_table(tmp_path: Path, content: bytes, message: str) 
     assert message in found
 
 
-def test_a_wrong_delimiter_is_answered_with_the_likely_one(tmp_path: Path) -> None:
+def test_the_error_of_a_wrong_delimiter_names_the_likely_one(tmp_path: Path) -> None:
     path = file(tmp_path, "time;abp\n0,5;1,5\n")
     assert refused(path, delimiter=",") == (
         f"{path}: only one column found ('time;abp') with delimiter comma. "

@@ -210,7 +210,7 @@ def test_a_gap_before_new_rows_is_bridged_with_variance() -> None:
     assert (model.variance[n_rows + 6 :] == 0).all()
 
 
-def test_rows_off_the_grid_and_rows_before_it_say_nothing() -> None:
+def test_rows_off_the_grid_and_before_it_add_nothing() -> None:
     model = known()
     before = model.step_model.exact_weights.precision.clone(), len(model.series)
     model.condition_on(torch.tensor([[4.011], [-3.0]]).double(), torch.ones(2, 1).double())

@@ -41,7 +41,7 @@ def fitted() -> DeepLFMRegressor:
     )
 
 
-def test_a_chaotic_map_is_foretold_for_a_while_and_then_with_its_own_spread(fitted) -> None:
+def test_a_chaotic_map_is_forecast_for_a_while_and_then_with_its_own_spread(fitted) -> None:
     truth, time = logistic(220), np.arange(220.0)
     mean, std = fitted.predict(time, return_std=True)
     assert np.abs(mean - truth)[:124].max() < 0.05
@@ -184,7 +184,7 @@ def test_steps_of_a_month_are_even_enough() -> None:
     check_series(rows_of(month.astype(float), logistic(120)))
 
 
-def test_a_race_goes_on_without_it_and_does_not_call_it_a_failure() -> None:
+def test_a_selection_goes_on_without_an_unsuitable_candidate() -> None:
     candidates = [
         autoregression_candidate(BuildContext()),
         plain(),
@@ -209,7 +209,7 @@ def test_beside_functions_of_time_it_wins_where_they_know_nothing() -> None:
     assert set(selection.names) == {"sinusoids", "autoregression"}  # one to be looked into
 
 
-def test_forces_and_spectra_of_a_race_are_those_of_a_function_of_time(tmp_path) -> None:
+def test_forces_and_spectra_of_an_ensemble_are_those_of_a_function_of_time(tmp_path) -> None:
     time = np.arange(100.0)
     model = DeepLFMRegressor("ensemble", n_steps=2, random_state=0, progress=False)
     model.fit(time, logistic(100))

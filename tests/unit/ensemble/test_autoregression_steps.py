@@ -55,7 +55,7 @@ def test_a_column_known_once_is_constant() -> None:
 
 
 @pytest.mark.parametrize(("longest", "first"), [(1, [0, 1, 4, 5]), (2, []), (0, [0, 1, 4, 5, 7])])
-def test_gaps_are_told_by_column_at_both_ends_and_in_rows_left_out(longest, first) -> None:
+def test_gaps_are_reported_by_column_at_both_ends_and_in_missing_rows(longest, first) -> None:
     step = torch.tensor([0, 1, 2, 3, 6, 7, 8])
     values = torch.ones(7, 2)
     values[[0, 1, 5], 0] = NAN

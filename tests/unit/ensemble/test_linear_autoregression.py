@@ -93,7 +93,7 @@ def test_the_model_that_is_started_has_the_evidence_of_the_best_line() -> None:
         assert normal.logpdf(y) == pytest.approx(best, abs=1e-6)
 
 
-def test_an_output_that_others_drive_hears_them_and_one_alone_does_not() -> None:
+def test_an_output_driven_by_others_depends_on_them_and_an_independent_one_does_not() -> None:
     generator = torch.Generator().manual_seed(0)
     values = torch.randn(400, 2, generator=generator, dtype=torch.float64)
     lags = torch.cat([values[1:-1], values[:-2]], 1)  # two rows back, two outputs
@@ -105,7 +105,7 @@ def test_an_output_that_others_drive_hears_them_and_one_alone_does_not() -> None
     assert alone.noise_variance == pytest.approx(0.01, rel=0.8)  # the nearest of a coarse grid
 
 
-def test_a_linear_system_is_foretold_to_the_noise() -> None:
+def test_a_linear_system_is_forecast_to_the_noise() -> None:
     time, values = np.arange(400.0), two_lines(400, noise=0.05)
     model = DeepLFMRegressor(model="linear-autoregression", random_state=0, progress=False)
     model.fit(time[:300], values[:300])
@@ -117,7 +117,7 @@ def test_a_linear_system_is_foretold_to_the_noise() -> None:
     assert std.max() < 0.15
 
 
-def test_a_linear_system_with_gaps_is_foretold_as_well() -> None:
+def test_a_linear_system_with_gaps_is_forecast_as_well() -> None:
     time, values = np.arange(400.0), two_lines(400, noise=0.05)
     generator = np.random.default_rng(3)
     values[generator.choice(300, 12, replace=False)] = np.nan
@@ -141,7 +141,7 @@ def test_an_update_and_a_file_keep_its_record(tmp_path) -> None:
     np.testing.assert_allclose(loaded.predict(time), model.predict(time), rtol=1e-12)
 
 
-def test_it_wins_a_race_by_a_clear_lead_only() -> None:
+def test_it_is_selected_by_a_clear_lead_only() -> None:
     values = np.cumsum(np.random.default_rng(2).standard_normal(160)) / 5
     candidates = [
         plain(),

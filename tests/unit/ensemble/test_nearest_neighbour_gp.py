@@ -14,8 +14,8 @@ from deeplfm.ensemble.local_gp import MATERN12, MATERN32, Kernel, NeighbourSearc
 from deeplfm.ensemble.local_gp_fit import find_tails, fit_local_gp
 from deeplfm.ensemble.mixture_density import mixture_density_candidate
 from deeplfm.ensemble.nearest_neighbour_gp import NearestNeighbourGP, nearest_neighbour_candidate
-from deeplfm.selection import candidate as candidate_module
-from deeplfm.selection.candidate import fit_candidate, set_train_data
+from deeplfm.selection import fitting
+from deeplfm.selection.fitting import fit_candidate, set_train_data
 from deeplfm.terms import BuildContext
 from deeplfm.training import Rows
 from deeplfm.training.rows import StoredRows
@@ -83,7 +83,7 @@ def test_few_rows_are_predicted_by_their_gaussian_process(kernel_of: Kernel) -> 
     np.testing.assert_allclose(variance, expected[1], atol=1e-7)
 
 
-def test_both_ends_of_a_long_gap_speak() -> None:
+def test_both_ends_of_a_long_gap_count() -> None:
     """The exact process of all rows, whose 16 nearest would be on one side."""
     x = torch.cat([torch.arange(80.0), torch.arange(120.0, 200.0)]).double()[:, None]
     y = (x[:, 0] > 100).double()
@@ -126,7 +126,7 @@ def test_a_rough_series_is_drawn_as_whole_functions() -> None:
     assert float((draws[:, 0] - draws[:, 2]).std()) > 0.3 * float(spread.min())
 
 
-def test_of_many_rows_the_nearest_say_most_and_no_more_than_all() -> None:
+def test_the_nearest_of_many_rows_predict_almost_as_all_rows_do() -> None:
     """Of six seeds, the others moved the mean by 0.4 standard deviations at most, root mean square."""
     rows, lengthscale = drawn(400, [1.0, 1.0], 0.2), torch.ones(2)
     at = torch.as_tensor(np.random.default_rng(1).normal(size=(50, 2)))
@@ -171,13 +171,13 @@ def test_lengthscales_and_noise_are_found() -> None:
 
 
 @pytest.mark.parametrize("is_smooth", [False, True])
-def test_a_function_with_a_derivative_is_told_from_one_without(is_smooth: bool) -> None:
+def test_matern_32_is_chosen_for_functions_with_a_derivative_only(is_smooth: bool) -> None:
     """Twelve other draws of each were all told right."""
     rows = drawn(400, [1.0, 3.0, 3.0], 0.1, is_smooth=is_smooth)
     assert fit_local_gp(rows.x, rows.y[:, 0], generator()).is_matern32 == is_smooth
 
 
-def test_rows_of_next_to_no_weight_do_not_say_how_rough_a_table_is() -> None:
+def test_rows_of_next_to_no_weight_do_not_affect_the_lengthscale() -> None:
     rows = drawn(300, [2.0, 20.0], 0.2)
     noise = 5 * torch.randn(300, generator=generator()).double()
     x, y = torch.cat([rows.x, rows.x]), torch.cat([rows.y[:, 0], noise])
@@ -187,7 +187,7 @@ def test_rows_of_next_to_no_weight_do_not_say_how_rough_a_table_is() -> None:
     assert float(fit_local_gp(x, y, generator()).noise_variance) ** 0.5 > 1.0
 
 
-def test_starts_of_tables_know_weights() -> None:
+def test_initialisation_of_tables_uses_weights() -> None:
     rows = drawn(300, [2.0, 20.0], 0.2)
     weight = torch.ones(300).double()
     weight[::3] = 1e-9
@@ -275,7 +275,7 @@ def test_an_update_makes_neighbours_of_new_rows() -> None:
 
 
 def test_of_very_many_rows_some_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidate_module, "_MOST_TRAIN_ROWS", 50)
+    monkeypatch.setattr(fitting, "_MOST_TRAIN_ROWS", 50)
     rows, n_taken = drawn(200, [1.0], 0.3), []
 
     def read(index: torch.Tensor) -> Rows:
@@ -307,7 +307,7 @@ def test_a_model_that_has_predicted_can_be_sent_to_another_process() -> None:
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(x), mean)
 
 
-def test_a_target_near_either_of_two_values_is_told_so() -> None:
+def test_a_target_near_either_of_two_values_has_two_modes() -> None:
     """Gaussian noise costs log √(2πe) σ = 1.4 nats here, two bells 0 and what they cost to learn."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(800, 2))
@@ -327,7 +327,7 @@ def test_a_target_near_either_of_two_values_is_told_so() -> None:
 
 
 @pytest.mark.parametrize("n_rows", [500, 4000])
-def test_a_short_memory_is_found_in_a_record_of_any_length(n_rows: int) -> None:
+def test_a_short_autoregression_is_found_in_a_record_of_any_length(n_rows: int) -> None:
     """The lengthscale is ten rows; twelve other draws gave 8.7 to 16.7."""
     noise = torch.randn(n_rows, generator=generator()).double()
     keep, y = math.exp(-0.1), torch.zeros(n_rows).double()

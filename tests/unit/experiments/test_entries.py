@@ -12,7 +12,7 @@ from deeplfm.experiments.models import (
     ensemble,
     paper_dlfm,
 )
-from deeplfm.terms import Dlfm, Paper, Table
+from deeplfm.terms import DeepTable, Dlfm, Paper
 
 
 class Trees:
@@ -90,10 +90,9 @@ def test_the_sizes_of_an_ensemble_are_those_of_its_deep_member(kind, is_series):
 
 
 def test_a_dlfm_is_one_model_with_hidden_layers():
-    for kind, declared in (("series", Dlfm()), ("table", Table())):
+    for kind, declared in (("series", Dlfm()), ("table", DeepTable())):
         model = build(dlfm(kind))
-        limit = None if kind == "series" else 9.0
-        assert (model.model, model.time_limit) == (declared, limit)
+        assert (model.model, model.time_limit) == (declared, None)
     paper = build(paper_dlfm(n_forces=2, n_features=50))
     assert paper.model == Paper(n_forces=2, n_features=50)
     assert (paper.time_limit, paper.n_steps) == (None, None)  # all its steps, whatever the budget

@@ -7,7 +7,7 @@ import pytest
 from deeplfm.data.uci import Fold
 from deeplfm.errors import ConfigError, InputError
 from deeplfm.experiments.catalogue import EXPERIMENTS, declared, takes_substitute
-from deeplfm.terms import Dlfm, Paper, Reference
+from deeplfm.terms import Paper, Reference
 
 # Counts and sums of all numbers and of all standard errors, taken from the text of the paper.
 TOTALS = {
@@ -75,8 +75,7 @@ def test_ensemble_dlfm_and_the_papers_dlfm_are_rows_of_every_table(name):
     for entry, model in zip(deep, models, strict=True):
         is_published = entry.label.startswith("DLFM (")
         assert is_published == isinstance(model.model, Paper | Reference)
-        has_limit = not is_published and not isinstance(model.model, Dlfm)
-        assert has_limit == (model.time_limit is not None)
+        assert model.time_limit is None
         assert is_published or model.model.has_hidden_layer
         assert entry.paper
 
@@ -160,7 +159,7 @@ def test_the_nerve_is_scored_against_the_solution():
     assert end.x_test["test"].min() > end.x_train.max()
 
 
-def test_the_table_says_what_the_constrained_process_knows_and_is_not():
+def test_the_table_states_that_the_constrained_process_is_given_the_equation():
     (note,) = (note for note in declared("fitzhugh-nagumo").notes if "C-DGP" in note)
     assert "uses the form of the equation" in note
     assert "the most likely hidden layer" in note and "integrating the equation" in note

@@ -138,7 +138,7 @@ def test_a_run_goes_on_from_the_records_beside_a_page(page, tmp_path, monkeypatc
     run(plan(replace(WHOLE.only(["DLFM"]), drawn=()), 1), out / UCI.folder, n_jobs=1)
 
 
-def test_what_a_folder_knows_already_stays(page, out, tmp_path):
+def test_records_that_a_folder_holds_are_kept(page, out, tmp_path):
     folder = tmp_path / "elsewhere"
     results(folder, TOY, 1, "GP")
     path = folder / TOY.folder / TASKS / "first--gp--seed-0.json"

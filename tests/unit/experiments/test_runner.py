@@ -81,7 +81,7 @@ def changed_record(tmp_path, task, change):
     path.write_text(json.dumps(record))
 
 
-def test_a_setting_that_an_old_record_does_not_know_was_at_its_default(tmp_path):
+def test_a_setting_missing_in_an_old_record_had_its_default(tmp_path):
     usual, chosen = plan(experiment(entry("a"), entry("b", value=2.0), cases=("first",)), 1)
     run([usual, chosen], tmp_path, n_jobs=1)
     for task in (usual, chosen):
@@ -99,7 +99,7 @@ def test_what_limit_a_model_makes_of_the_budget_does_not_matter(tmp_path):
     assert records([task], tmp_path) == []
 
 
-def test_other_code_is_told_and_done_again_only_where_asked(tmp_path):
+def test_results_of_other_code_are_reported_and_repeated_on_request(tmp_path):
     tasks = plan(experiment(), 1)
     run(tasks, tmp_path, n_jobs=1)
     changed_record(tmp_path, tasks[0], lambda record: record.update(source="another"))
@@ -129,7 +129,7 @@ def test_another_seed_of_a_model_without_randomness_is_not_computed(tmp_path):
     assert first["rows"] == second["rows"] and first["seconds"] == second["seconds"]
 
 
-def test_a_folder_tells_how_many_seeds_it_has(tmp_path):
+def test_the_number_of_seeds_is_read_from_a_folder(tmp_path):
     assert seeds_in(tmp_path) == 0
     run(plan(experiment(), 3), tmp_path, n_jobs=1)
     assert seeds_in(tmp_path) == 3
@@ -210,7 +210,7 @@ def test_several_processes_have_one_thread_each_and_find_the_same(tmp_path):
     assert {tuple(record["warnings"]) for record in one + two} == {("UserWarning: 1 threads",)}
 
 
-def test_a_process_that_dies_costs_its_own_task_alone(tmp_path):
+def test_a_process_that_dies_loses_only_its_own_task(tmp_path):
     models = (entry("mortal", dies=True), entry("sound"))
     (mortal, *sound) = plan(experiment(*models, cases=("first",)), n_seeds=3)
     tasks = [mortal, *(task for task in sound if task.entry.label == "sound")]

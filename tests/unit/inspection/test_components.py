@@ -233,7 +233,7 @@ def test_components_of_a_forecaster_add_up_to_its_forecast(forecaster: DeepLFMFo
 @pytest.mark.parametrize(
     ("model", "names"),
     [
-        ("trend + season(12h) + level(damped)", ["trend", "season", "level"]),
+        ("trend + season(12h) + level(damped)", ["trend", "level", "season"]),
         ("sinusoids(4) + broadband", ["mean", "sinusoids", "broadband"]),
         ("deep(2) + broadband", ["mean", "deep", "broadband"]),
         ("warped + broadband", ["mean", "warped season", "broadband"]),

@@ -4,7 +4,7 @@ import pytest
 from deeplfm.report.wording import aligned, amount, count, digits_for, listed, percent
 
 
-def test_digits_tell_a_thousandth_of_the_range_apart() -> None:
+def test_digits_distinguish_a_thousandth_of_the_range() -> None:
     digits = digits_for(np.array([101325.0, 101335.0]))
     assert amount(101325.01, digits) != amount(101325.02, digits)
     assert digits_for(np.array([0.1, 0.9])) == 4

@@ -76,6 +76,8 @@ def extrapolation(substitute: str | None = None) -> Experiment:
             "signals are of another patient.",
             "DLFM has a hidden clock for the pulse, which ABP and ECG share, one for breathing, and sums "
             "and differences of their phases, since breathing modulates the pulse.",
+            "Errors of these test rows were seen while clocks were designed: the row of DLFM is no blind "
+            "test.",
         ),
         drawn=("DLFM", "DGP-EQ"),
     )
