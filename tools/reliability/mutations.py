@@ -109,7 +109,7 @@ def reseal(folder: Path, random: np.random.Generator) -> None:
     leaves = list(_leaves(content))
     parent, key = leaves[random.integers(len(leaves))]
     parent[key] = STRANGE[random.integers(len(STRANGE))]
-    path.write_text(json.dumps(content | {"sha256": storage._digest(content)}))
+    path.write_text(storage.description_text(content))
 
 
 def _leaves(content: Any) -> Iterator[tuple[Any, Any]]:

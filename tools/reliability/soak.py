@@ -25,8 +25,13 @@ from common import Report, arguments
 import deeplfm
 from deeplfm import DeepLFMForecaster
 
-WARM_UP = 10  # cycles
+WARM_UP = 12  # cycles
 MOST_GROWTH = 30.0  # MB
+MODELS = (
+    {"model": {"a": "trend + level", "b": "season(7)"}, "n_steps": 2},
+    {"effort": "fast"},
+    {},
+)
 
 
 def cycle(folder: Path, seed: int) -> None:
@@ -37,8 +42,8 @@ def cycle(folder: Path, seed: int) -> None:
         {"y": np.sin(np.arange(60) / 3) + 0.1 * random.normal(size=60)}, index=days
     )
     frame.iloc[10:14] = np.nan
-    models = {"a": "trend + level", "b": "season(7)"}
-    model = DeepLFMForecaster(models, n_steps=2, random_state=seed, progress=False).fit(frame[:50])
+    options = MODELS[seed % len(MODELS)]
+    model = DeepLFMForecaster(**options, random_state=seed, progress=False).fit(frame[:50])
     model.save(folder)
     loaded = deeplfm.load(folder)
     loaded.update(frame[50:])
