@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from deeplfm.statespace.config import SeasonConfig, StateSpaceConfig
+from deeplfm.statespace.evidence import Evidence
 from deeplfm.statespace.forces import Forces
-from deeplfm.statespace.joint import JointSolved
-from deeplfm.statespace.joint_evidence import JointEvidence
 from deeplfm.statespace.parameters import Layout
-from deeplfm.statespace.solved import Known
+from deeplfm.statespace.solved import Known, Solved
 
 FREQUENCY, STEP, BEGIN = 25.0, 1 / 40, 0.1
 SEASON = SeasonConfig("season", (FREQUENCY, 2 * FREQUENCY), (1, 2), 1)
@@ -111,7 +110,7 @@ def dense_evidence(settings, parameters, forces, known):
 def test_evidence_is_that_of_a_dense_gaussian_process():
     settings, known, forces = config(seasons=(SEASON,)), record(), draw_forces()
     parameters = draw_parameters(settings)
-    solved = JointSolved.of([settings] * N_OUTPUTS, known, parameters, forces, known[0].x)
+    solved = Solved.of([settings] * N_OUTPUTS, known, parameters, known[0].x, forces)
     assert solved.log_evidence == pytest.approx(
         dense_evidence(settings, parameters, forces, known), abs=1e-6
     )
@@ -121,7 +120,7 @@ def test_prediction_is_that_of_a_dense_gaussian_process():
     settings, known, forces = config(seasons=(SEASON,)), record(), draw_forces()
     parameters = draw_parameters(settings)
     time = np.array([BEGIN, BEGIN + 5 * STEP, BEGIN + 5.5 * STEP, 1.5])
-    solved = JointSolved.of([settings] * N_OUTPUTS, known, parameters, forces, time[:, None])
+    solved = Solved.of([settings] * N_OUTPUTS, known, parameters, time[:, None], forces)
     covariance, y = stacked(settings, parameters, forces, known)
     times = [item.x[:, 0] for item in known]
     for d in range(N_OUTPUTS):
@@ -138,7 +137,7 @@ def test_components_add_up_and_draws_have_the_moments():
     settings, known, forces = config(seasons=(SEASON,)), record(), draw_forces()
     parameters = draw_parameters(settings)
     time = np.array([0.4, 1.5])
-    solved = JointSolved.of([settings] * N_OUTPUTS, known, parameters, forces, time[:, None])
+    solved = Solved.of([settings] * N_OUTPUTS, known, parameters, time[:, None], forces)
     drawn = solved.draw(20_000, np.random.default_rng(0))
     for d in range(N_OUTPUTS):
         mean, variance = solved.moments(d)
@@ -155,7 +154,7 @@ def test_components_add_up_and_draws_have_the_moments():
 @pytest.mark.parametrize("frequency", [(0.0,), FORCES])
 def test_gradient_is_that_of_finite_differences(frequency):
     settings, known = config(), record()
-    evidence = JointEvidence([settings] * N_OUTPUTS, known, frequency)
+    evidence = Evidence([settings] * N_OUTPUTS, known, frequency)
     rng = np.random.default_rng(5)
     mean, spread = evidence.layout.prior()
     parameters = mean + 0.5 * spread * rng.normal(size=len(mean))

@@ -105,7 +105,7 @@ CASES = [
 @pytest.mark.parametrize("error", [0.0, 0.1])
 def test_evidence_is_that_of_a_dense_gaussian_process(settings, error):
     known, parameters = record(settings.n_inputs, error=error), draw_parameters(settings)
-    value, _ = Evidence(settings, known)(parameters)
+    value, _ = Evidence([settings], [known])(parameters)
     assert value == pytest.approx(dense_evidence(settings, parameters, known), abs=1e-7)
 
 
@@ -113,7 +113,7 @@ def test_evidence_is_that_of_a_dense_gaussian_process(settings, error):
 @pytest.mark.parametrize("error", [0.0, 0.1])
 def test_gradient_is_that_of_finite_differences(settings, error):
     known, parameters = record(settings.n_inputs, error=error), draw_parameters(settings)
-    _, gradient = Evidence(settings, known)(parameters)
+    _, gradient = Evidence([settings], [known])(parameters)
     by_differences = [
         (
             dense_evidence(settings, parameters + 1e-5 * one, known)
@@ -132,7 +132,7 @@ def test_prediction_is_that_of_a_dense_gaussian_process(settings, error):
     rng = np.random.default_rng(3)
     time = np.concatenate([known.x[:3, 0], [0.513, 1.2, 1.1]])  # known times, a gap, after the end
     x = np.column_stack([time, *rng.normal(size=(settings.n_inputs - 1, 6))])
-    mean, variance = Solved.of(settings, known, parameters, x).moments()
+    mean, variance = Solved.of([settings], [known], [parameters], x).moments()
     covariance = dense_covariance(settings, parameters, known.x, known.x)
     covariance += np.diag((np.exp(2 * parameters[0]) + known.error) / known.weight)
     cross = dense_covariance(settings, parameters, x, known.x)
@@ -146,13 +146,14 @@ def test_components_add_up_and_draws_have_the_moments_of_the_prediction():
     settings, known = config(2), record(2)
     parameters = draw_parameters(settings)
     x = np.column_stack([np.linspace(0.2, 1.3, 9), np.ones(9)])
-    solved = Solved.of(settings, known, parameters, x)
+    solved = Solved.of([settings], [known], [parameters], x)
     mean, variance = solved.moments()
     parts = [
-        solved.moments(name)[0] for name in ("trend", "level", "season", "season 2", "covariates")
+        solved.moments(0, name)[0]
+        for name in ("trend", "level", "season", "season 2", "covariates")
     ]
     np.testing.assert_allclose(sum(parts), mean, atol=1e-10)
-    drawn = solved.draw(20_000, np.random.default_rng(0))
+    drawn = solved.draw(20_000, np.random.default_rng(0))[..., 0]
     # 5 standard errors for each of 18 numbers: fails by chance once in 100 000 runs of another seed
     np.testing.assert_array_less(np.abs(drawn.mean(0) - mean), 5 * np.sqrt(variance / 20_000))
     np.testing.assert_allclose(drawn.var(0), variance, rtol=5 * np.sqrt(2 / 20_000))

@@ -73,9 +73,9 @@ def below() -> dict[str, np.ndarray]:
             share = norm.cdf(np.log(value[name]), fitted.mode[k], spread)
             found.setdefault(name, []).append(share)
         places = np.array(list(PLACES.values()))
-        solved = [Solved.of(CONFIG, known, draw, TIME[places, None]) for draw in fitted.draws]
+        solved = [Solved.of([CONFIG], [known], [draw], TIME[places, None]) for draw in fitted.draws]
         mean, variance = np.array([item.moments() for item in solved]).transpose(1, 0, 2)
-        noise = np.array([item.noise for item in solved])[:, None]
+        noise = np.array([item.noise[0] for item in solved])[:, None]
         of_function = norm.cdf(function[places], mean, np.sqrt(variance)).mean(0)
         of_value = norm.cdf(y[places], mean, np.sqrt(variance + noise**2)).mean(0)
         for i, place in enumerate(PLACES):
@@ -114,7 +114,7 @@ def test_functions_are_calibrated_given_the_parameters() -> None:
         value, function, y = simulated(np.random.default_rng(run))
         known = Known(TIME[KNOWN, None], y[KNOWN], np.ones(len(KNOWN)), np.zeros(len(KNOWN)))
         parameters = np.log([value[name] for name in NAMES])
-        mean, variance = Solved.of(CONFIG, known, parameters, TIME[places, None]).moments()
+        mean, variance = Solved.of([CONFIG], [known], [parameters], TIME[places, None]).moments()
         found.append(norm.cdf(function[places], mean, np.sqrt(variance)))
     p_values = [p_value(shares) for shares in np.array(found).T]
     assert len(p_values) * min(p_values) > LEAST_P, p_values

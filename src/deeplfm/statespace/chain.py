@@ -1,13 +1,12 @@
-r"""Markov processes at the times of some rows, conditioned on noisy observations of their sum.
+r"""Markov processes at the times of some rows, conditioned on noisy observations of their sums.
 
-    y_n = Σ_i h_i(t_n) s_i(t_n) + ε_n,
+    y_nd = Σ_i h_di(t_n) s_i(t_n) + ε_nd,
 
-where each s_i is a random walk, an Ornstein–Uhlenbeck process or a damped level with its velocity, and
-h_i is 1 or a sinusoid. Given the values at one time, the future does not depend on the past. So the
-precision matrix of all values, ordered by time, has about as many bands as there are processes, and its
-Cholesky factor takes a time that is linear in the number of rows, for any steps between them and gaps.
-
-All variances are in units of the noise variance.
+where each s_i is a random walk, an Ornstein–Uhlenbeck process or one value of a pair, such as a damped
+level with its velocity, and h_di is 1, a sinusoid or a loading. Given the values at one time, the
+future does not depend on the past. So the precision matrix of all values, ordered by time, has about as
+many bands as there are processes, and its Cholesky factor takes a time that is linear in the number of
+rows, for any steps between them and gaps.
 """
 
 from __future__ import annotations
@@ -19,52 +18,60 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve_banded, cholesky_banded
 from scipy.linalg.lapack import dtbtrs
 
-from deeplfm.statespace.damped_level import DampedLevel
-from deeplfm.statespace.parameters import Array, Processes
+from deeplfm.statespace.processes import Array, Pair, Processes, transitions, typical_of
 
-# Variance of a level at the first time, over that of one step: the constant of the model is its level
-# there, and a precision needs a variance.
-_LEVEL_START = 1e-6
+_SAME = 1e-8  # of a step: steps that differ by less are equal
 
 
 class Chain:
-    """Values of Markov processes at some times, given observations of their sum.
+    """Values of Markov processes at some times, given observations of their sums.
 
     Args:
         time: increasing.
-        processes: parameters, with variances in units of the noise variance.
-        precision: of the observation at each time, in units of the noise precision; 0 without one.
+        processes: of all outputs.
+        precision: of the observation of each output at each time, ``N D`` or ``N``; 0 without one.
+        observation: effect of one unit of each process on each output, ``N D s``; of one output, that
+            of the processes.
     """
 
-    def __init__(self, time: Array, processes: Processes, precision: Array) -> None:
-        self.observation = processes.observation(time)  # N s
-        self.n_times, self.n_processes = self.observation.shape
+    def __init__(
+        self,
+        time: Array,
+        processes: Processes,
+        precision: Array,
+        observation: Array | None = None,
+    ) -> None:
+        if observation is None:
+            observation = processes.observation(time)[:, None]
+        self.time, self.processes, self.observation = time, processes, observation  # N D s
+        self.n_times, _, self.n_states = observation.shape
         bands, self._log_determinant_prior = _prior_bands(np.diff(time), processes)
-        shape = (self.n_times, self.n_processes)
-        bands[0] += (precision[:, None] * self.observation**2).ravel()
-        for apart in range(1, self.n_processes):
-            product = self.observation[:, apart:] * self.observation[:, : self.n_processes - apart]
-            bands[apart].reshape(shape)[:, : -apart or None] += precision[:, None] * product
-        self._factor = cholesky_banded(bands, lower=True, check_finite=False, overwrite_ab=True)
+        known = _through(observation, precision.reshape(self.n_times, -1, 1) * observation)
+        for apart in range(self.n_states):
+            own = bands[apart, :, : self.n_states - apart]
+            own += np.diagonal(known, -apart, axis1=1, axis2=2)
+        bands = bands.reshape(len(bands), -1)
+        self._factor = bands
+        if self.n_states:
+            self._factor = cholesky_banded(bands, lower=True, check_finite=False, overwrite_ab=True)
 
     @property
     def log_determinant(self) -> float:
-        """Log |I + H P Hᵀ R⁻¹|: of the covariance of the observations over that of their noise."""
+        """Log determinant of the posterior precision over that of the prior."""
         return float(2 * np.log(self._factor[0]).sum()) - self._log_determinant_prior
 
     def states(self, weighted: Array) -> Array:
-        """Expected processes at every time, ``N s C``, given sums of precision × observation."""
-        right = (self.observation[:, :, None] * weighted[:, None, :]).reshape(
-            self.n_times * self.n_processes, -1
-        )
+        """Expected processes at every time, ``N s C``, given precision × observation, ``N D C``."""
+        right = _through(self.observation, weighted)
+        if not self.n_states:
+            return right
         solved: Array = cho_solve_banded(
-            (self._factor, True), right, overwrite_b=True, check_finite=False
+            (self._factor, True),
+            right.reshape(self.n_times * self.n_states, -1),
+            overwrite_b=True,
+            check_finite=False,
         )
-        return solved.reshape(self.n_times, self.n_processes, -1)
-
-    def smooth(self, weighted: Array) -> Array:
-        """Expected sum of the processes at every time, ``N C``."""
-        return np.einsum("ns,nsc->nc", self.observation, self.states(weighted))
+        return solved.reshape(self.n_times, self.n_states, -1)
 
     @cached_property
     def _smoothed(self) -> tuple[Array, Array]:
@@ -73,7 +80,7 @@ class Chain:
         The factor gives s_t = J_t s_{t+1} + noise, where J_t and the noise are known for all t at once:
         what is left is a recursion from the last time to the first.
         """
-        n_times, size = self.n_times, self.n_processes
+        n_times, size = self.n_times, self.n_states
         own, next_own = np.zeros((n_times, size, size)), np.zeros((n_times, size, size))
         columns = np.arange(size)
         for apart in range(len(self._factor)):
@@ -96,72 +103,67 @@ class Chain:
 
     @property
     def lagged(self) -> Array:
-        """Covariance of the processes with those at the next time, ``N-1 s s``."""
+        """Covariance of the processes (rows) with those at the next time (columns), ``N-1 s s``."""
         return self._smoothed[1]
 
-    def variance(self, some: NDArray[np.intp], which: list[int] | None = None) -> Array:
-        """Variance of the sum of the processes, or of some of them, at some of the times."""
-        observed = self.observation[some]
-        if which is not None:
-            observed = np.where(np.isin(np.arange(self.n_processes), which), observed, 0.0)
-        return np.einsum("ns,nst,nt->n", observed, self.covariance[some], observed)
-
     def draw(self, noise: Array) -> Array:
-        """Deviations of the sum from its expected value at every time, ``N C``, from normal noise."""
-        drawn, _ = dtbtrs(self._factor, noise, uplo="L", trans="T")
-        drawn = drawn.reshape(self.n_times, self.n_processes, -1)
-        return np.einsum("ns,nsc->nc", self.observation, drawn)
+        """Deviations of the processes from their expected values, ``N s C``, from normal noise."""
+        if self.n_states:
+            noise, _ = dtbtrs(self._factor, noise, uplo="L", trans="T")
+        return noise.reshape(self.n_times, self.n_states, noise.shape[1])
 
 
-def transitions(step: Array, processes: Processes) -> tuple[Array, Array, Array]:
-    """Of one value: variance at the first time; for each step, the part that is kept, what is gained."""
-    is_level = processes.rate == 0
-    start = np.where(is_level, _LEVEL_START * _typical(step), 1.0) * processes.variance
-    reach = np.outer(step, processes.rate)
-    gained = np.where(is_level, step[:, None], -np.expm1(-2 * reach)) * processes.variance
-    return start, np.exp(-reach), gained
+def _through(observation: Array, values: Array) -> Array:
+    """Hᵀ values at each time, ``N s C``."""
+    if observation.shape[1] == 1:  # as a product of matrices it takes far longer
+        return observation[:, 0, :, None] * values
+    return observation.transpose(0, 2, 1) @ values
 
 
-def damped_start(step: Array, damped: DampedLevel) -> Array:
-    """Variances of a damped level and of its velocity at the first time."""
-    return damped.variance * np.array([_LEVEL_START * _typical(step) ** 2, 1.0])
-
-
-def _typical(step: Array) -> float:
-    return float(np.median(step)) if len(step) else 1.0
+def distinct_steps(step: Array) -> tuple[Array, NDArray[np.intp]]:
+    """Steps that differ, and the place of each given step among them: most records have few."""
+    if not len(step):
+        return step, np.zeros(0, dtype=np.intp)
+    tick = _SAME * typical_of(step)
+    ticks, place = np.unique(np.rint(step / tick), return_inverse=True)
+    return ticks * tick, place
 
 
 def _prior_bands(step: Array, processes: Processes) -> tuple[Array, float]:
     """Lower bands of the precision of all values, and the logarithm of its determinant."""
     size, n_single, n_times = processes.size, len(processes.rate), len(step) + 1
     start, kept, gained = transitions(step, processes)
-    n_bands = size + 1 + (processes.damped is not None)
-    bands = np.zeros((n_bands, n_times, size))
+    bands = np.zeros((size + 1 + bool(processes.pairs), n_times, size))
     diagonal = bands[0, :, :n_single]
     diagonal[0] = 1 / start
     diagonal[1:] = 1 / gained
     diagonal[:-1] += kept**2 / gained
     bands[size, :-1, :n_single] = -kept / gained
-    log_determinant = -np.log(gained).sum() - np.log(start).sum()
-    if processes.damped is not None:
-        log_determinant += _add_damped(bands, step, processes.damped)
-    return bands.reshape(n_bands, n_times * size), float(log_determinant)
+    log_determinant = -float(np.log(gained).sum() + np.log(start).sum())
+    if processes.pairs:
+        distinct, place = distinct_steps(step)
+        for first, pair in zip(processes.places_of_pairs, processes.pairs, strict=True):
+            start = pair.start(typical_of(step))
+            log_determinant += _add_pair(bands, first, pair, start, distinct, place)
+    return bands, log_determinant
 
 
-def _add_damped(bands: Array, step: Array, damped: DampedLevel) -> float:
-    """Add the precision of a damped level and its velocity, the last two values of each time."""
-    size, level, velocity = bands.shape[2], -2, -1
-    start, jump = damped_start(step, damped), damped.transition(step)
-    gained = damped.innovation(step)
+def _add_pair(
+    bands: Array, one: int, pair: Pair, start: Array, step: Array, place: NDArray[np.intp]
+) -> float:
+    """Add the precision of a pair, and return the logarithm of its determinant."""
+    size, other = bands.shape[2], one + 1
+    jump, gained = pair.transition(step), pair.innovation(step)
     precision = np.linalg.inv(gained)
     through = precision @ jump
-    own = np.zeros((len(step) + 1, 2, 2))
-    own[0] = np.diag(1 / start)
-    own[1:] += precision
-    own[:-1] += jump.transpose(0, 2, 1) @ through
-    bands[0, :, level], bands[0, :, velocity] = own[:, 0, 0], own[:, 1, 1]
-    bands[1, :, level] += own[:, 1, 0]
-    bands[size, :-1, level], bands[size, :-1, velocity] = -through[:, 0, 0], -through[:, 1, 1]
-    bands[size + 1, :-1, level] = -through[:, 1, 0]
-    bands[size - 1, :-1, velocity] += -through[:, 0, 1]
-    return float(-np.log(np.linalg.det(gained)).sum() - np.log(start).sum())
+    own = np.zeros((len(place) + 1, 2, 2))
+    own[0] = np.linalg.inv(start)
+    own[1:] += precision[place]
+    own[:-1] += (jump.transpose(0, 2, 1) @ through)[place]
+    below = -through[place]
+    bands[0, :, one], bands[0, :, other] = own[:, 0, 0], own[:, 1, 1]
+    bands[1, :, one] += own[:, 1, 0]
+    bands[size, :-1, one], bands[size, :-1, other] = below[:, 0, 0], below[:, 1, 1]
+    bands[size + 1, :-1, one] = below[:, 1, 0]
+    bands[size - 1, :-1, other] += below[:, 0, 1]
+    return -float(np.linalg.slogdet(gained)[1][place].sum() + np.linalg.slogdet(start)[1])

@@ -12,15 +12,17 @@ from scipy.stats import norm, qmc
 from deeplfm.errors import TrainingDivergedError
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.evidence import Evidence
-from deeplfm.statespace.parameters import Array, Layout
+from deeplfm.statespace.parameters import Layout
+from deeplfm.statespace.processes import Array
 from deeplfm.statespace.solved import Known
 from deeplfm.training.interruption import stop_requested, time_left, within
 
 MOST_ROWS = 5_000  # whose evidence determines the parameters: the most recent
-_STEPS, _REACH = 40, 5.0  # of the optimiser; standard deviations of the prior that it may go
+REACH = 5.0  # standard deviations of the prior that the optimiser may go
+_STEPS = 40  # of the optimiser
 _TOLERANCE = 1e-6  # of the log posterior density, relative
-_APART = 0.02  # of logarithms, for the curvature
-_WORST = 1e10  # where no factor exists
+APART = 0.02  # of parameters, for the curvature
+WORST = 1e10  # value where no factor exists
 
 
 class FittedOutput(NamedTuple):
@@ -57,9 +59,9 @@ def fit_output(
         start: logarithms of parameters to start from, by name; those of others are the prior medians.
         fallback: parameters to take where no time is left to fit any.
     """
-    posterior = _Posterior(config, Known(*(part[-MOST_ROWS:] for part in known)))
-    mean, spread = posterior.prior
-    lowest, highest = mean - _REACH * spread, mean + _REACH * spread
+    posterior = Posterior(Evidence([config], [Known(*(part[-MOST_ROWS:] for part in known))]))
+    mean, spread = posterior.mean, posterior.spread
+    lowest, highest = mean - REACH * spread, mean + REACH * spread
     names = Layout(config).names
     begin = [(start or {}).get(name, median) for name, median in zip(names, mean, strict=True)]
     if fallback is not None and stop_requested():
@@ -76,7 +78,7 @@ def fit_output(
                 callback=_stop_in_time,
             )
         mode, value, n_steps = found.x, float(found.fun), int(found.nit)
-    if not np.isfinite(value) or value >= _WORST:
+    if not np.isfinite(value) or value >= WORST:
         raise TrainingDivergedError(
             f"state-space model: the evidence of {len(known.y)} rows is not a number. Check the data "
             "for values far from all others."
@@ -84,12 +86,17 @@ def fit_output(
     root, log_volume = np.zeros((len(mean), len(mean))), 0.0
     if not stop_requested():
         root, log_volume = posterior.laplace(mode)
-    draws = mode[None]
-    if config.n_draws > 1:
-        n_points = 1 << (config.n_draws - 1).bit_length()
-        points = qmc.Sobol(len(mean), seed=seed).random(n_points)[: config.n_draws]
-        draws = mode + norm.ppf(points) @ root.T
+    draws = draws_around(mode, root, config.n_draws, seed)
     return FittedOutput(mode, draws, log_volume - value, n_steps)
+
+
+def draws_around(mode: Array, root: Array, n_draws: int, seed: int) -> Array:
+    """Draws from a normal distribution by its mode and the root of its covariance, ``S K``."""
+    if n_draws == 1:
+        return mode[None]
+    n_points = 1 << (n_draws - 1).bit_length()
+    points = qmc.Sobol(len(mode), seed=seed).random(n_points)[:n_draws]
+    return np.asarray(mode + norm.ppf(points) @ root.T)
 
 
 def _stop_in_time(_: Array) -> None:
@@ -97,29 +104,38 @@ def _stop_in_time(_: Array) -> None:
         raise StopIteration
 
 
-class _Posterior:
+class Posterior:
     """Minus the log posterior density of the parameters up to a constant, and its gradient."""
 
-    def __init__(self, config: StateSpaceConfig, known: Known) -> None:
-        self._evidence = Evidence(config, known)
-        self.prior = self._evidence.layout.prior
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+        self.mean, self.spread = evidence.layout.prior()
 
     def __call__(self, parameters: Array) -> tuple[float, Array]:
-        mean, spread = self.prior
-        off = (parameters - mean) / spread
+        """Value and gradient."""
+        off = (parameters - self.mean) / self.spread
         try:
-            value, gradient = self._evidence(parameters)
+            value, gradient = self.evidence(parameters)
         except np.linalg.LinAlgError:
-            return _WORST, np.zeros_like(parameters)
-        return 0.5 * float(off @ off) - value, off / spread - gradient
+            return WORST, np.zeros_like(parameters)
+        return 0.5 * float(off @ off) - value, off / self.spread - gradient
 
-    def laplace(self, mode: Array) -> tuple[Array, float]:
-        """Root of the covariance at the mode, nowhere wider than the prior, and its log volume."""
-        _, spread = self.prior
+    def whitened(self, off: Array) -> tuple[float, Array]:
+        """Value and gradient in standard deviations of the prior from its mean."""
+        value, gradient = self(self.mean + self.spread * off)
+        return value, self.spread * gradient
+
+    def laplace(self, mode: Array, apart: float | Array = APART) -> tuple[Array, float]:
+        """Root of the covariance at the mode, nowhere wider than the prior, and its log volume.
+
+        ``apart`` is the step of each parameter for its differences.
+        """
         _, here = self(mode)
-        rows = [self(mode + _APART * one)[1] - here for one in np.eye(len(mode))]
-        hessian = np.nan_to_num(np.array(rows)) / _APART
-        whitened = spread[:, None] * (hessian + hessian.T) / 2 * spread
+        steps = np.diag(np.broadcast_to(apart, len(mode)))
+        rows = [(self(mode + step)[1] - here) / step.sum() for step in steps]
+        hessian = np.nan_to_num(np.array(rows))
+        whitened = self.spread[:, None] * (hessian + hessian.T) / 2 * self.spread
         values, vectors = np.linalg.eigh(whitened)
         values = np.maximum(values, 1.0)  # the curvature of the prior
-        return spread[:, None] * vectors / np.sqrt(values), -0.5 * float(np.log(values).sum())
+        root = self.spread[:, None] * vectors / np.sqrt(values)
+        return root, -0.5 * float(np.log(values).sum())

@@ -15,14 +15,39 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammainc
 
-from deeplfm.statespace.parameters import Array
+from deeplfm.statespace.processes import Array
 
 N_STATES = 2  # of each force
-_SAME = 1e-8  # of a step: steps that differ by less are equal
 _STATIONARY = np.array([[1.0, 0.5], [0.5, 0.5]])  # covariance of (u₁, u₂) for any ρ
+
+
+class Force(NamedTuple):
+    """A force with unit variance: its rate per unit of time, and frequency (0: low-pass)."""
+
+    rate: float
+    frequency: float
+
+    def start(self, typical_step: float) -> Array:
+        """Covariance at the first time, ``2 2``."""
+        return np.eye(N_STATES) if self.frequency else _STATIONARY
+
+    def transition(self, step: Array) -> Array:
+        """Matrix A of each step, ``N 2 2``."""
+        reach = self.rate * step
+        kept = np.exp(-reach)[:, None, None] * np.eye(N_STATES)
+        if not self.frequency:
+            kept[:, 1, 0] = reach * kept[:, 0, 0]
+        return kept
+
+    def innovation(self, step: Array) -> Array:
+        """Covariance of what is gained in each step, ``N 2 2``: without cancellation, for any step."""
+        reach = 2 * self.rate * step
+        if self.frequency:
+            return -np.expm1(-reach)[:, None, None] * np.eye(N_STATES)
+        orders = np.add.outer(range(N_STATES), range(N_STATES)) + 1
+        return _STATIONARY * gammainc(orders, reach[:, None, None])
 
 
 class Forces(NamedTuple):
@@ -38,6 +63,11 @@ class Forces(NamedTuple):
     frequency: Array
     loadings: Array
 
+    @property
+    def pairs(self) -> tuple[Force, ...]:
+        """The forces as Markov processes."""
+        return tuple(map(Force, self.rate.tolist(), self.frequency.tolist()))
+
     def carriers(self, time: Array) -> Array:
         """The two signals of each force that outputs load on, for each of its states, ``N Q 2 2``."""
         found = np.zeros((len(time), len(self.rate), N_STATES, N_STATES))
@@ -48,31 +78,3 @@ class Forces(NamedTuple):
             else:
                 found[:, q] = np.eye(N_STATES)
         return found
-
-
-def distinct_steps(step: Array) -> tuple[Array, NDArray[np.intp]]:
-    """Steps that differ, and the place of each given step among them: most records have few."""
-    if not len(step):
-        return step, np.zeros(0, dtype=np.intp)
-    tick = _SAME * float(np.median(step))
-    ticks, place = np.unique(np.rint(step / tick), return_inverse=True)
-    return ticks * tick, place
-
-
-def force_transitions(step: Array, rate: float, frequency: float) -> tuple[Array, Array, Array]:
-    """Covariance at the first time; for each step, what is kept of the states, and what is gained.
-
-    Without cancellation, for any step: the gained covariance is an incomplete gamma function.
-    """
-    reach = rate * step
-    kept = np.zeros((len(step), N_STATES, N_STATES))
-    gained = np.zeros_like(kept)
-    kept[:, 0, 0] = kept[:, 1, 1] = np.exp(-reach)
-    if frequency:
-        gained[:, 0, 0] = gained[:, 1, 1] = -np.expm1(-2 * reach)
-        return np.eye(N_STATES), kept, gained
-    kept[:, 1, 0] = reach * kept[:, 0, 0]
-    for i in range(N_STATES):
-        for j in range(N_STATES):
-            gained[:, i, j] = _STATIONARY[i, j] * gammainc(i + j + 1, 2 * reach)
-    return _STATIONARY, kept, gained

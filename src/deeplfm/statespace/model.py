@@ -17,6 +17,7 @@ from deeplfm.randomness import numpy_for
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.fit import fit_output
 from deeplfm.statespace.parameters import Layout, columns_of
+from deeplfm.statespace.processes import Array
 from deeplfm.statespace.solved import Known, Solved
 from deeplfm.training.interruption import time_left, within
 from deeplfm.training.work import on_part
@@ -115,8 +116,7 @@ class StateSpaceLFM(nn.Module):
     def parameters_of(self, output: int) -> dict[str, float]:
         """Logarithms of the parameters of one output, by name: their mean over the draws."""
         names = Layout(self.config[output]).names
-        mean = self.draws[output, :, : len(names)].mean(0)
-        return dict(zip(names, mean.tolist(), strict=True))
+        return dict(zip(names, self._draws_of(output).mean(0).tolist(), strict=True))
 
     @torch.no_grad()
     def set_train_data(
@@ -190,30 +190,38 @@ class StateSpaceLFM(nn.Module):
     def draw(self, x: Float[Tensor, "N P"], n_draws: int, seed: int) -> Float[Tensor, "S N D"]:
         """Whole functions, with the draws of the parameters in turn."""
         generator = numpy_for(seed, "draw")
-        drawn = torch.zeros(n_draws, len(x), len(self.config), dtype=torch.float64)
-        for d in range(len(self.config)):
-            for s, solved in enumerate(self._solved(d, x)):
-                some = slice(s, None, self.config[d].n_draws)
-                if len(drawn[some]):
-                    drawn[some, :, d] = torch.as_tensor(solved.draw(len(drawn[some]), generator))
-        return drawn.to(x)
+        drawn = np.zeros((n_draws, len(x), len(self.config)))
+        for s, outputs, solved in self._solved(x):
+            some = slice(s, None, self.draws.shape[1])
+            if len(drawn[some]):
+                drawn[some, :, outputs] = solved.draw(len(drawn[some]), generator)
+        return torch.as_tensor(drawn).to(x)
 
     def _moments(self, x: Float[Tensor, "N P"], component: str | None = None) -> Moments:
         """Mean and variance of the function, or of one component, for each draw of the parameters."""
         found = np.zeros((2, self.draws.shape[1], len(x), len(self.config)))
-        for d, config in enumerate(self.config):
-            if component is None or component in columns_of(config):
-                for s, solved in enumerate(self._solved(d, x)):
-                    found[:, s, :, d] = solved.moments(component)
+        for s, outputs, solved in self._solved(x, component):
+            for i, d in enumerate(range(len(self.config))[outputs]):
+                found[:, s, :, d] = solved.moments(i, component)
         mean, variance = torch.as_tensor(found).to(x)
         return mean, variance
 
-    def _solved(self, output: int, x: Float[Tensor, "N P"]) -> Iterator[Solved]:
-        """One output at some rows, for each draw of the parameters."""
-        known, rows = self._known(output), x.double().cpu().numpy()
+    def _solved(
+        self, x: Tensor, component: str | None = None
+    ) -> Iterator[tuple[int, slice, Solved]]:
+        """Outputs with a component at some rows, solved: one by one, for each draw of the parameters."""
+        rows = x.double().cpu().numpy()
+        for d, config in enumerate(self.config):
+            if component is None or component in columns_of(config):
+                known = self._known(d)
+                for s, parameters in enumerate(self._draws_of(d)):
+                    solved = Solved.of([config], [known], [parameters], rows)
+                    yield s, slice(d, d + 1), solved
+
+    def _draws_of(self, output: int) -> Array:
+        """Draws of the parameters of an output, ``S K``."""
         n_parameters = len(Layout(self.config[output]).names)
-        for parameters in self.draws[output, :, :n_parameters].cpu().numpy():
-            yield Solved.of(self.config[output], known, parameters, rows)
+        return np.asarray(self.draws[output, :, :n_parameters].cpu().numpy())
 
     def _known(self, output: int) -> Known:
         known = ~self.y[:, output].isnan() & (self.row_weight > 0)

@@ -1,56 +1,22 @@
-"""Parameters of one output of a state-space model: a vector of logarithms, and its prior."""
+"""Parameters of a state-space model: a vector of logarithms and loadings, and its prior."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from deeplfm.statespace.config import StateSpaceConfig
-from deeplfm.statespace.damped_level import DampedLevel
-
-Array = NDArray[np.float64]
+from deeplfm.statespace.forces import N_STATES, Forces
+from deeplfm.statespace.processes import Array, DampedLevel, Processes
 
 CONSTANT = 5.0  # prior standard deviation of the constant: wide, in units of the targets
-
-
-class Processes(NamedTuple):
-    """Independent Markov processes: random walks, Ornstein–Uhlenbeck processes, and a damped level.
-
-    Attributes:
-        rate: of reversion per unit of time; 0 for a random walk.
-        variance: of an Ornstein–Uhlenbeck process; of a random walk, per unit of time.
-        frequency: angular frequency of the wave whose amplitude the process is; 0 for a level.
-        is_sine: the wave is a sine.
-        damped: a damped level, whose value and velocity come after the other processes.
-    """
-
-    rate: Array
-    variance: Array
-    frequency: Array
-    is_sine: NDArray[np.bool_]
-    damped: DampedLevel | None = None
-
-    @property
-    def size(self) -> int:
-        """Number of values at each time."""
-        return len(self.rate) + 2 * (self.damped is not None)
-
-    def observation(self, time: Array) -> Array:
-        """The effect of one unit of each process on an observation, for each time."""
-        angle = np.outer(time, self.frequency)
-        waves = np.where(self.is_sine, np.sin(angle), np.cos(angle))
-        if self.damped is None:
-            return waves
-        return np.column_stack([waves, np.ones(len(time)), np.zeros(len(time))])
-
-    def scaled(self, factor: float) -> Processes:
-        """The same processes with their variances multiplied."""
-        damped = self.damped and self.damped._replace(variance=factor * self.damped.variance)
-        return self._replace(variance=factor * self.variance, damped=damped)
+LOADING = 0.5  # prior standard deviation of a loading, in units of the targets
+_RATE = (0.15, 1.2)  # of a low-pass force, per step: median, standard deviation of the logarithm
+_NARROW = (0.1, 1.2)  # of a narrow-band force, per cycle
 
 
 @dataclass(frozen=True)
@@ -111,12 +77,11 @@ class Layout:
                 for is_sine in (False, True):
                     rows.append((rate, size * share[k], season.frequencies[k], is_sine))
         table = np.array(rows, dtype=np.float64).reshape(-1, 4)
-        damped = None
+        pairs: tuple[DampedLevel, ...] = ()
         if config.has_damped_level:
-            damped = DampedLevel(
-                value["damping"] / config.step, (value["velocity"] / config.step) ** 2
-            )
-        return Processes(table[:, 0], table[:, 1], table[:, 2], table[:, 3] > 0, damped)
+            velocity = value["velocity"] / config.step
+            pairs = (DampedLevel(value["damping"] / config.step, velocity**2),)
+        return Processes(table[:, 0], table[:, 1], table[:, 2], table[:, 3] > 0, pairs)
 
     def column_variance(self, parameters: Array) -> Array:
         """Prior variance of the weight of each column of :func:`design_of`."""
@@ -129,6 +94,53 @@ class Layout:
             parts.extend([size * self.shares(number, value["power"])] * 2)
         parts.extend(np.array([value["covariate"] ** 2]) for _ in range(config.n_inputs - 1))
         return np.concatenate(parts)
+
+
+class JointLayout(NamedTuple):
+    """Places of the parameters of all outputs and of the forces that they share in one vector.
+
+    Logarithms of the parameters of each output, then of the rates of the forces, then the loadings.
+
+    Attributes:
+        config: what the model of each output is made of.
+        frequency: of each force; 0 for a low-pass force.
+    """
+
+    config: tuple[StateSpaceConfig, ...]
+    frequency: tuple[float, ...] = ()
+
+    @property
+    def counts(self) -> list[int]:
+        """Number of parameters of each output."""
+        return [len(Layout(item).names) for item in self.config]
+
+    def own(self, parameters: Array) -> list[Array]:
+        """Parameters of each output."""
+        ends = np.cumsum([0, *self.counts])
+        return [parameters[a:b] for a, b in pairwise(ends)]
+
+    def forces(self, parameters: Array) -> Forces:
+        """Forces, and loadings of the outputs."""
+        first, n_forces = sum(self.counts), len(self.frequency)
+        loadings = parameters[first + n_forces :].reshape(len(self.config), n_forces, N_STATES)
+        rate = np.exp(parameters[first : first + n_forces])
+        return Forces(rate, np.array(self.frequency), loadings)
+
+    def prior(self) -> tuple[Array, Array]:
+        """Mean and standard deviation of each parameter a priori."""
+        own = [Layout(item).prior for item in self.config]
+        step = self.config[0].step
+        rates = [
+            (_NARROW[0] * item / (2 * np.pi), _NARROW[1]) if item else (_RATE[0] / step, _RATE[1])
+            for item in self.frequency
+        ]
+        n_loadings = len(self.config) * len(self.frequency) * N_STATES
+        mean = [*(item[0] for item in own), np.log([item[0] for item in rates])]
+        spread = [*(item[1] for item in own), np.array([item[1] for item in rates])]
+        return (
+            np.concatenate([*mean, np.zeros(n_loadings)]),
+            np.concatenate([*spread, np.full(n_loadings, LOADING)]),
+        )
 
 
 def design_of(config: StateSpaceConfig, x: Array) -> Array:

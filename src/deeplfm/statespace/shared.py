@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from deeplfm.randomness import numpy_for
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.forces import N_STATES, Forces
-from deeplfm.statespace.joint import SHARED, JointSolved
-from deeplfm.statespace.joint_fit import SharedFit, fit_forces
-from deeplfm.statespace.model import Moments, StateSpaceLFM
-from deeplfm.statespace.parameters import Array, Layout
+from deeplfm.statespace.model import StateSpaceLFM
+from deeplfm.statespace.parameters import Layout
+from deeplfm.statespace.shared_fit import SharedFit, fit_forces
+from deeplfm.statespace.solved import SHARED, Solved
 
 _MOST_STATES = 96  # of all outputs together
 _MOST_VALUES = 15_000_000  # times × states²: memory
@@ -73,10 +71,8 @@ class SharedForcesLFM(StateSpaceLFM):
         known = [self._known(d) for d in range(len(self.config))]
         if n_evolving is None or any(len(item.y) == 0 for item in known):
             return
-        modes = [
-            self._draws_of(d).mean(0)  # draws are around the mode
-            for d in range(len(self.config))
-        ]
+        # draws are around the mode
+        modes = [self._draws_of(d).mean(0) for d in range(len(self.config))]
         total = float(self.log_evidence.sum())
         found = fit_forces(self.config, known, modes, total, [0.0] * self.n_forces, seed)
         if found is not None:
@@ -121,44 +117,21 @@ class SharedForcesLFM(StateSpaceLFM):
         """Names of the components."""
         return [*super().components, *([SHARED] if self.n_shared else [])]
 
-    @torch.no_grad()
-    def draw(self, x: Float[Tensor, "N P"], n_draws: int, seed: int) -> Float[Tensor, "S N D"]:
-        """Whole functions of all outputs together, with the draws of the parameters in turn."""
-        if not self.n_shared:
-            return super().draw(x, n_draws, seed)
-        generator = numpy_for(seed, "draw")
-        drawn = torch.zeros(n_draws, len(x), len(self.config), dtype=torch.float64)
-        for s, solved in enumerate(self._solved_together(x)):
-            some = slice(s, None, self.draws.shape[1])
-            if len(drawn[some]):
-                drawn[some] = torch.as_tensor(solved.draw(len(drawn[some]), generator))
-        return drawn.to(x)
-
-    def _moments(self, x: Float[Tensor, "N P"], component: str | None = None) -> Moments:
-        """Mean and variance of the function, or of one component, for each draw of the parameters."""
-        if not self.n_shared:
-            return super()._moments(x, component)
-        found = np.zeros((2, self.draws.shape[1], len(x), len(self.config)))
-        for s, solved in enumerate(self._solved_together(x)):
-            for d in range(len(self.config)):
-                found[:, s, :, d] = solved.moments(d, component)
-        mean, variance = torch.as_tensor(found).to(x)
-        return mean, variance
-
-    def _solved_together(self, x: Float[Tensor, "N P"]) -> Iterator[JointSolved]:
-        """All outputs at some rows, for each draw of the parameters."""
-        known = [self._known(d) for d in range(len(self.config))]
-        rows, n_shared = x.double().cpu().numpy(), int(self.n_shared)
-        parameters = [self._draws_of(d) for d in range(len(self.config))]
+    def _solved(
+        self, x: Tensor, component: str | None = None
+    ) -> Iterator[tuple[int, slice, Solved]]:
+        """All outputs at some rows, solved together, for each draw of the parameters."""
+        n_shared, n_outputs = int(self.n_shared), len(self.config)
+        if not n_shared:
+            yield from super()._solved(x, component)
+            return
+        known = [self._known(d) for d in range(n_outputs)]
+        parameters = [self._draws_of(d) for d in range(n_outputs)]
         for s in range(self.draws.shape[1]):
             forces = Forces(
                 self.force_rate[s, :n_shared].cpu().numpy(),
                 self.force_frequency[:n_shared].cpu().numpy(),
                 self.loadings[s, :, :n_shared].cpu().numpy(),
             )
-            yield JointSolved.of(self.config, known, [item[s] for item in parameters], forces, rows)
-
-    def _draws_of(self, output: int) -> Array:
-        """Draws of the parameters of an output, ``S K``."""
-        n_parameters = len(Layout(self.config[output]).names)
-        return np.asarray(self.draws[output, :, :n_parameters].cpu().numpy())
+            own, rows = [item[s] for item in parameters], x.double().cpu().numpy()
+            yield s, slice(n_outputs), Solved.of(self.config, known, own, rows, forces)

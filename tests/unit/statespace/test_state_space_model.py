@@ -134,9 +134,9 @@ def test_work_that_is_to_end_keeps_the_parameters_so_far(reason, monkeypatch):
         monkeypatch.setattr("deeplfm.estimators.by_evidence.stop_reason", lambda: "interrupt")
         monkeypatch.setattr("deeplfm.estimators.regressor.warnings.warn", lambda *_, **__: None)
     n_evaluations = []
-    plain = fit._Posterior.__call__
+    plain = fit.Posterior.__call__
     monkeypatch.setattr(
-        fit._Posterior, "__call__", lambda *given: n_evaluations.append(0) or plain(*given)
+        fit.Posterior, "__call__", lambda *given: n_evaluations.append(0) or plain(*given)
     )
     mean, std = model.fit(x, y).predict([40.0, 41.0], return_std=True)
     assert len(n_evaluations) < 3 * 6 * 8  # a fit and its curvature take about 25 for each output

@@ -15,22 +15,19 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.stats import norm, qmc
 
 from deeplfm.statespace.config import StateSpaceConfig
-from deeplfm.statespace.fit import fit_output
+from deeplfm.statespace.evidence import Evidence
+from deeplfm.statespace.fit import APART, REACH, Posterior, draws_around, fit_output
 from deeplfm.statespace.forces import N_STATES
-from deeplfm.statespace.joint_evidence import JointEvidence, JointLayout
-from deeplfm.statespace.parameters import Array, Layout
+from deeplfm.statespace.parameters import JointLayout, Layout
+from deeplfm.statespace.processes import Array
 from deeplfm.statespace.solved import Known, Solved
 
 _FIRST_STEPS, _STEPS = 20, 40  # of the optimiser: before a force looks promising, and after
-_REACH = 5.0  # standard deviations of the prior that it may go
-_APART = 0.02  # of parameters, for the curvature
 _MOST_CURVED = 90  # parameters whose curvature is found; with more, the mode is used
 _MOST_WORK = 2e6  # times × states², of the rows that determine parameters: the most recent
 _START = 0.5  # share of the variance of an output's own processes, before the fit
-_WORST = 1e10
 
 
 class SharedFit(NamedTuple):
@@ -109,7 +106,7 @@ class _State:
     """
 
     known: tuple[Known, ...]
-    posterior: _Posterior
+    posterior: Posterior
     mode: Array
     evidence: float
     has_seasons: bool
@@ -128,13 +125,13 @@ class _State:
         if log_evidence is None:
             log_evidence = sum(item.log_evidence for item in own)
         mode = np.concatenate([item.mode for item in own])
-        posterior = _Posterior(JointEvidence(plain, known, ()))
+        posterior = Posterior(Evidence(plain, known))
         return cls(tuple(known), posterior, mode, log_evidence, has_seasons)
 
     @property
     def layout(self) -> JointLayout:
         """Places of the parameters."""
-        return self.posterior.layout
+        return self.posterior.evidence.layout
 
     @property
     def frequency(self) -> tuple[float, ...]:
@@ -145,31 +142,44 @@ class _State:
     def penalty(self) -> float:
         """Of the rate and the loadings of one force, by Schwarz's criterion."""
         n_parameters = 1 + N_STATES * len(self.known)
-        return 0.5 * n_parameters * float(np.log(len(self.posterior.times)))
+        n_times = len(np.unique(self.posterior.evidence.x[:, 0]))
+        return 0.5 * n_parameters * float(np.log(n_times))
 
     def wider(self, frequency: float) -> _State:
         """With one more force, after a few steps."""
         layout = JointLayout(self.layout.config, (*self.frequency, frequency))
-        posterior = _Posterior(JointEvidence(layout.config, self.known, layout.frequency))
+        posterior = Posterior(Evidence(layout.config, self.known, layout.frequency))
         start = _start(self.layout, layout, self.mode, self.known)
-        mode, value = posterior.maximise(start, _FIRST_STEPS)
-        evidence = self.evidence + value - self.posterior.value(self.mode) - self.penalty
+        mode, value = _maximise(posterior, start, _FIRST_STEPS)
+        evidence = self.evidence + value + self.posterior(self.mode)[0] - self.penalty
         return replace(self, posterior=posterior, mode=mode, evidence=evidence)
 
     def improved(self, n_steps: int) -> _State:
         """After further steps of the optimiser."""
-        mode, value = self.posterior.maximise(self.mode, n_steps)
-        evidence = self.evidence + value - self.posterior.value(self.mode)
+        mode, value = _maximise(self.posterior, self.mode, n_steps)
+        evidence = self.evidence + value + self.posterior(self.mode)[0]
         return replace(self, mode=mode, evidence=evidence)
 
     def draws(self, n_draws: int, seed: int) -> Array:
-        """Draws from a normal approximation around the mode."""
-        root = self.posterior.root(self.mode) if n_draws > 1 else None
-        if root is None:
+        """Draws from a normal approximation around the mode; the mode where it is too large."""
+        if n_draws == 1 or len(self.mode) > _MOST_CURVED:
             return np.tile(self.mode, (n_draws, 1))
-        n_points = 1 << (n_draws - 1).bit_length()
-        points = qmc.Sobol(len(self.mode), seed=seed).random(n_points)[:n_draws]
-        return np.asarray(self.mode + norm.ppf(points) @ root.T)
+        root, _ = self.posterior.laplace(self.mode, APART * self.posterior.spread)
+        return draws_around(self.mode, root, n_draws, seed)
+
+
+def _maximise(posterior: Posterior, start: Array, n_steps: int) -> tuple[Array, float]:
+    """Mode and its log density, in coordinates in which the prior is round."""
+    off = (start - posterior.mean) / posterior.spread
+    found = minimize(
+        posterior.whitened,
+        np.clip(off, -REACH, REACH),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(-REACH, REACH)] * len(off),
+        options={"maxiter": n_steps, "ftol": 1e-5},
+    )
+    return posterior.mean + posterior.spread * found.x, -float(found.fun)
 
 
 def _first_time(known: Sequence[Known], most: int) -> float:
@@ -180,9 +190,9 @@ def _first_time(known: Sequence[Known], most: int) -> float:
 
 def _left(config: StateSpaceConfig, known: Known, mode: Array, first: float) -> Known:
     """Rows of an output from some time on, without its seasons."""
-    solved = Solved.of(config, known, mode, known.x)
+    solved = Solved.of([config], [known], [mode], known.x)
     y = known.y - sum(
-        (solved.moments(item.name)[0] for item in config.seasons), np.zeros_like(known.y)
+        (solved.moments(0, item.name)[0] for item in config.seasons), np.zeros_like(known.y)
     )
     some = known.x[:, 0] >= first
     return Known(known.x[some], y[some], known.weight[some], known.error[some])
@@ -215,7 +225,7 @@ def _principal(layout: JointLayout, best: Array, known: Sequence[Known]) -> tupl
     table = np.zeros((len(times), len(known)))
     functions = None
     if layout.frequency:
-        evidence = JointEvidence(layout.config, known, layout.frequency)
+        evidence = Evidence(layout.config, known, layout.frequency)
         functions = evidence.shared(best)
     for d, item in enumerate(known):
         value = item.y - (functions[d] if functions else 0.0)
@@ -225,57 +235,3 @@ def _principal(layout: JointLayout, best: Array, known: Sequence[Known]) -> tupl
     score = left[:, 0] * size[0]
     spread = max(float(score.std()), 1e-6)
     return score / spread, np.sqrt(_START) * right[0] * spread
-
-
-class _Posterior:
-    """Log posterior density of the parameters, without the constant of the prior."""
-
-    def __init__(self, evidence: JointEvidence) -> None:
-        self._evidence = evidence
-        self._mean, self._spread = evidence.layout.prior()
-
-    def __call__(self, off: Array) -> tuple[float, Array]:
-        """Minus its value and gradient, in standard deviations of the prior."""
-        try:
-            value, gradient = self._evidence(self._mean + self._spread * off)
-        except np.linalg.LinAlgError:
-            return _WORST, np.zeros_like(off)
-        return 0.5 * float(off @ off) - value, off - self._spread * gradient
-
-    @property
-    def layout(self) -> JointLayout:
-        """Places of the parameters."""
-        return self._evidence.layout
-
-    @property
-    def times(self) -> Array:
-        """Distinct times of the rows."""
-        return np.unique(self._evidence.x[:, 0])
-
-    def value(self, parameters: Array) -> float:
-        """Log posterior density."""
-        return -self((parameters - self._mean) / self._spread)[0]
-
-    def maximise(self, start: Array, n_steps: int) -> tuple[Array, float]:
-        """Mode and its value."""
-        off = np.clip((start - self._mean) / self._spread, -_REACH, _REACH)
-        found = minimize(
-            self,
-            off,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(-_REACH, _REACH)] * len(off),
-            options={"maxiter": n_steps, "ftol": 1e-5},
-        )
-        return self._mean + self._spread * found.x, -float(found.fun)
-
-    def root(self, mode: Array) -> Array | None:
-        """Root of the covariance at the mode, nowhere wider than the prior; None if it is too large."""
-        if len(mode) > _MOST_CURVED:
-            return None
-        off = (mode - self._mean) / self._spread
-        _, here = self(off)
-        rows = [self(off + _APART * one)[1] - here for one in np.eye(len(off))]
-        hessian = np.nan_to_num(np.array(rows)) / _APART
-        values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
-        return self._spread[:, None] * vectors / np.sqrt(np.maximum(values, 1.0))
