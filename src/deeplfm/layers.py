@@ -23,7 +23,7 @@ from deeplfm.features.products import (
 )
 from deeplfm.randomness import noise_of_rows, standard_normal
 from deeplfm.variational import Exact, Frequencies, MeanField, gaussian_weights
-from deeplfm.variational.weights import ALL, Columns
+from deeplfm.variational.gaussian import ALL, Columns
 
 
 class Block(nn.Module):

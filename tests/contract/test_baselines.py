@@ -18,7 +18,7 @@ from deeplfm.baselines import BASELINES
 from deeplfm.baselines.base import Baseline
 from deeplfm.data.simulated import fitzhugh_nagumo
 from deeplfm.errors import ConfigError, InputError
-from deeplfm.predictive.metrics import coverage, nmse
+from deeplfm.predictive.mixture import coverage, nmse
 
 
 def waves() -> tuple[np.ndarray, ...]:

@@ -59,7 +59,7 @@ class Series:
 def read_series(source: str, file: FileOptions, columns: ColumnOptions) -> Series:
     """Read a table and determine the roles of its columns."""
     from deeplfm.estimators.known_inputs import is_category
-    from deeplfm.estimators.panel_columns import series_column
+    from deeplfm.estimators.over_series import series_column
     from deeplfm.estimators.year_columns import are_parts_of_a_year
 
     frame = read_frame(source, file)

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from deeplfm.errors import ConfigError, TrainingDivergedError
 from deeplfm.estimators.arrays import Arrays
 from deeplfm.estimators.scaling import Scaling
-from deeplfm.predictive.metrics import nmse
-from deeplfm.predictive.mixture import mix
+from deeplfm.predictive.mixture import mix, nmse
 from deeplfm.selection.average import ModelAverage
 from deeplfm.selection.candidate import Candidate
 from deeplfm.selection.parallel import attempt_all

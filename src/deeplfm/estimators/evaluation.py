@@ -19,8 +19,7 @@ from deeplfm.estimators.record import FEWEST_KNOWN
 from deeplfm.estimators.regressor import DeepLFMRegressor
 from deeplfm.estimators.settings import is_whole
 from deeplfm.estimators.targets import OutlierWarning
-from deeplfm.predictive.metrics import nmse
-from deeplfm.predictive.mixture import Predictive
+from deeplfm.predictive.mixture import Predictive, nmse
 from deeplfm.selection.backends import LostWorkerError, as_finished, n_workers, on_backend
 from deeplfm.training.progress import progress_bar
 

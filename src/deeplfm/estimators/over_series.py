@@ -12,8 +12,9 @@ import pandas as pd
 from sklearn.base import clone
 
 from deeplfm.errors import InputError, NoPanelError
+from deeplfm.estimators.columns import as_frame
 from deeplfm.estimators.panel import Panel
-from deeplfm.estimators.panel_columns import PanelColumns, long_frame, series_column
+from deeplfm.estimators.panel_columns import PanelColumns
 from deeplfm.estimators.saving import _parameters, _restored
 from deeplfm.io.archive import reading
 from deeplfm.io.storage import PARTS, write_folder
@@ -23,6 +24,7 @@ from deeplfm.statespace import Prior
 if TYPE_CHECKING:
     from deeplfm.estimators.forecaster import DeepLFMForecaster
 
+NAMES = ("unique_id", "item_id")  # of the column of series: the conventions of Nixtla and GluonTS
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -40,13 +42,41 @@ def over_series(method: Callable[P, T]) -> Callable[P, T]:
         if self.panel_ is None:
             return method(*args, **kwargs)
         bound = signature.bind(*args, **kwargs).arguments
-        arguments = {name: value for name, value in bound.items() if name != "self"}
+        arguments = {
+            name: long_frame(value, name) if _is_frame(value) else value
+            for name, value in bound.items()
+            if name != "self"
+        }
         fallback = arguments.pop("fallback", False)
         with on_backend(self.backend):
             found = self.panel_.call(self, method.__name__, arguments, fallback)
         return cast(T, self if found is None else found)
 
     return called
+
+
+def series_column(frame: pd.DataFrame, series: str | None) -> str | None:
+    """The column that names the series: as given, or by its usual name; ``None`` for one series."""
+    if series is not None:
+        return series
+    return next((name for name in NAMES if name in frame.columns), None)
+
+
+def long_frame(data: Any, where: str) -> pd.DataFrame:
+    """A frame; the outer level of an index of series and times becomes a column."""
+    if isinstance(data, pd.DataFrame) and isinstance(data.index, pd.MultiIndex):
+        if data.index.nlevels == 2:
+            names = [
+                name or default
+                for name, default in zip(data.index.names, (NAMES[0], "ds"), strict=True)
+            ]
+            data = data.rename_axis(names).reset_index()
+    return as_frame(data, where)
+
+
+def _is_frame(value: Any) -> bool:
+    """Whether an argument is a frame of rows, of any library."""
+    return isinstance(value, pd.DataFrame) or hasattr(value, "__dataframe__")
 
 
 class OverSeries:

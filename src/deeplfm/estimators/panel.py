@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from deeplfm.errors import InputError
-from deeplfm.estimators.panel_columns import PanelColumns, is_frame, long_frame
+from deeplfm.estimators.panel_columns import PanelColumns
 from deeplfm.estimators.panel_parts import (
     FAILED,
     LEFT_OUT,
@@ -166,13 +166,11 @@ class Panel:
         self, arguments: Mapping[str, Any]
     ) -> dict[int, list[tuple[int, Any, dict[str, Any]]]]:
         """Arguments of each series by part; a series without rows in a given frame is left out."""
-        plain = {k: v for k, v in arguments.items() if not is_frame(v)}
+        frames = {k: v for k, v in arguments.items() if isinstance(v, pd.DataFrame)}
+        plain = {k: v for k, v in arguments.items() if k not in frames}
+        columns = self.columns
         split: dict[str, dict[Any, pd.DataFrame]] = {}
-        for key, value in arguments.items():
-            if not is_frame(value):
-                continue
-            frame = long_frame(value, key)
-            columns = self.columns
+        for key, frame in frames.items():
             if columns.series not in frame.columns:
                 raise InputError(
                     f"{key}: no column {columns.series!r} found, which names the series of the panel. "
@@ -189,7 +187,7 @@ class Panel:
         for name, part, number in zip(
             self.table.index, self.table["part"], self.table["number"], strict=True
         ):
-            own = {key: frames[name] for key, frames in split.items() if name in frames}
+            own = {key: parts[name] for key, parts in split.items() if name in parts}
             if len(own) == len(split):
                 found.setdefault(int(part), []).append((int(number), name, plain | own))
         return found

@@ -12,12 +12,8 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from deeplfm.errors import InputError
-from deeplfm.estimators.columns import Name, Roles, as_frame
+from deeplfm.estimators.columns import Name, Roles
 
-NAMES = (
-    "unique_id",
-    "item_id",
-)  # of the column of series, by the conventions of Nixtla and GluonTS
 _TARGET = "y"
 
 
@@ -77,30 +73,6 @@ class PanelColumns:
                     found[name] = pd.to_numeric(found[name])
         is_counted = found.index.dtype.kind in "iu" and found.index.name is None
         return found.reset_index(drop=True) if is_counted else found
-
-
-def series_column(frame: pd.DataFrame, series: str | None) -> str | None:
-    """The column that names the series: as given, or by its usual name; ``None`` for one series."""
-    if series is not None:
-        return series
-    return next((name for name in NAMES if name in frame.columns), None)
-
-
-def long_frame(data: Any, where: str) -> pd.DataFrame:
-    """A frame; the outer level of an index of series and times becomes a column."""
-    if isinstance(data, pd.DataFrame) and isinstance(data.index, pd.MultiIndex):
-        if data.index.nlevels == 2:
-            names = [
-                name or default
-                for name, default in zip(data.index.names, (NAMES[0], "ds"), strict=True)
-            ]
-            data = data.rename_axis(names).reset_index()
-    return as_frame(data, where)
-
-
-def is_frame(value: Any) -> bool:
-    """Whether an argument is a frame of rows, of any library."""
-    return isinstance(value, pd.DataFrame) or hasattr(value, "__dataframe__")
 
 
 def _plain(name: Any) -> Name:

@@ -27,7 +27,7 @@ from deeplfm.selection.select import Selection
 from deeplfm.statespace import Prior
 from deeplfm.terms import from_json, to_json
 from deeplfm.training.distributed import world
-from deeplfm.variational.weights import Exact
+from deeplfm.variational import Exact
 
 if TYPE_CHECKING:
     from deeplfm.estimators.arrays import Arrays

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from deeplfm.errors import InputError
 from deeplfm.io.files import versions, write_whole
-from deeplfm.predictive.metrics import coverage, mnll, nmse
-from deeplfm.predictive.mixture import Predictive
+from deeplfm.predictive.mixture import Predictive, coverage, mnll, nmse
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,127 @@
-"""The kernels in plain PyTorch."""
+"""The kernels in plain PyTorch: their rows are cut into shares for threads and tiles that fit the cache.
+
+Threads take *shares*: many rows, for which all that is short is made at once. A share goes through its
+rows in *tiles*, each so small that what is large stays in the cache, with as few calls as possible: only
+one thread at a time can be in Python.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from deeplfm.kernels.tiles import Moments, Sums, Tiling
+from deeplfm.kernels.threads import Rectangle, on_threads, rectangles
+from deeplfm.kernels.tiles import Batch, Kinds, Moments, Share, Sums
 
 if TYPE_CHECKING:
     from deeplfm.kernels.compiled import CompiledKernels
 
+# Waves of a tile, tiles of a share, and how many waves are worth a thread, or sorting columns.
+_TILE_WAVES, _SHARE_TILES, _LEAST_WAVES = 3 * 2**18, 5, 2**19
+
 compiled_in_use: ContextVar[CompiledKernels | None] = ContextVar("compiled kernels", default=None)
+
+
+class Tiling:
+    """How batches, samples and rows are cut into shares and tiles."""
+
+    def __init__(self, given: Moments, has_gradients: bool = True) -> None:
+        self.given, self.order, self.kinds = _sorted_by_transients(given)
+        # Rows are many: threads write to one gradient of them, each at its own place.
+        self.by_x, self.by_transients = (
+            torch.zeros_like(item, memory_format=torch.contiguous_format)
+            if has_gradients
+            else item.new_empty(0)
+            for item in (given.x, given.transients)
+        )
+        _, n_terms, _, n_columns = given.frequency.shape
+        self.n_threads = 1
+        if given.x.device.type == "cpu":
+            worthwhile = given.n_waves // _LEAST_WAVES
+            self.n_threads = max(1, min(torch.get_num_threads(), worthwhile))
+        self.tile_rows = max(1, _TILE_WAVES // (n_terms * n_columns))
+        self.tasks = self._tasks()
+
+    def _tasks(self) -> list[list[tuple[int, Rectangle]]]:
+        """Shares, by batch and rows; those that add to the gradient of the same rows are one task."""
+        batches = range(len(self.given.frequency))
+        n_own, n_samples, n_rows, _ = self.given.x.shape
+        n_all = n_own * n_samples * n_rows
+        most = max(1, min(_SHARE_TILES * self.tile_rows, n_all // self.n_threads))
+        parts = rectangles((slice(0, n_samples), slice(0, n_rows)), most, self.n_threads)
+        if n_own == 1:
+            return [[(batch, part) for batch in batches] for part in parts]
+        return [[(batch, part)] for batch in batches for part in parts]
+
+    def run(self, work: Callable[[Iterator[int]], list[Tensor]]) -> list[Tensor]:
+        """The sum of the results of all threads."""
+        first, *others = on_threads(work, len(self.tasks), self.n_threads)
+        for other in others:
+            for total, part in zip(first, other, strict=True):
+                total += part
+        return first
+
+    def shares(self, numbers: Iterator[int], sums: Sums | None = None) -> Iterator[Share]:
+        """Those of some tasks; the gradients of a share's rows are kept when it is done."""
+        batches: dict[int, Batch] = {}
+        for number in numbers:
+            for batch, place in self.tasks[number]:
+                if batch not in batches:
+                    batches[batch] = Batch(self.given, batch, self.kinds, sums)
+                share = Share(batches[batch], place, self.tile_rows)
+                yield share
+                if sums is not None:
+                    self.by_x[share.x_place] += share.by_x.movedim(1, 0).reshape(*share.shape, -1)
+                    by_transients = share.by_transients.unflatten(1, share.shape)
+                    self.by_transients[(batch, slice(None), *place)] = by_transients
+
+    @torch.no_grad()
+    def gradients(self, sums: Sums) -> Moments:
+        """Gradients of all arguments, columns in the order of what was given."""
+        by_angle = sums.angle * self.given.amplitude[:, :, None]
+        found = Moments(
+            x=self.by_x,
+            frequency=by_angle[:, :, :-1],
+            amplitude=sums.amplitude,
+            phase=by_angle[:, :, -1],
+            transients=self.by_transients,
+            gains=sums.gains,
+            base=sums.base,
+            mean=sums.mean.mT.flatten(1, 2),
+            variance=sums.variance.mT.flatten(1, 2),
+        )
+        return found if self.order is None else found.with_columns(self.order.argsort(-1))
+
+
+def _sorted_by_transients(given: Moments) -> tuple[Moments, Tensor | None, Kinds]:
+    """Columns that use the later transients first, their order, and which transients go together.
+
+    All columns have free responses, few have powers: those are a small product if they are adjacent. For
+    a few rows that is not worth the sorting.
+    """
+    n_columns, n_transients = given.frequency.shape[-1], given.gains.shape[2]
+    everything: Kinds = [(slice(None), n_columns)]
+    if not n_transients:
+        return given, None, []
+    if given.n_waves < _LEAST_WAVES:
+        return given, None, everything
+    is_used = (given.gains != 0).any(1)  # B L K
+    is_later = is_used.int().flip(1).cummax(1).values.flip(1)  # uses this one or a later one
+    n_later = is_later.sum(-1).amax(0)  # L
+    place = torch.arange(n_transients, device=n_later.device)
+    cost = place * n_columns + (n_transients - place) * n_later
+    first = int(cost.argmin())
+    if int(n_later[first]) == n_columns:
+        return given, None, everything
+    order = is_later[:, first].argsort(dim=-1, descending=True, stable=True)
+    kinds = [(slice(first, None), int(n_later[first]))]
+    if first:
+        kinds = [(slice(0, first), n_columns), *kinds]
+    return given.with_columns(order), order, kinds
 
 
 class PlainKernels:

@@ -2,16 +2,13 @@ r"""Mixture density: Gaussian components at fixed places, whose weights are func
 
 from __future__ import annotations
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from deeplfm.likelihoods.base import Components, Likelihood
+from deeplfm.likelihoods.base import LOG_2PI, Components, Likelihood
 from deeplfm.randomness import standard_normal
 
-_LOG_2PI = math.log(2 * math.pi)
 _LEAST_STD = 0.01  # of a component: values that repeat would otherwise shrink it to a spike
 _DRAWS = 16
 _FUNCTION_SHARE = 1e-6  # of a component's variance, so that the density of the function is finite
@@ -60,7 +57,7 @@ class MixtureDensity(Likelihood):
         """Log density of the targets given the functions."""
         variance = self.component_variance
         squares = (target.unsqueeze(-1) - self.center).square() / variance
-        log_normal = -0.5 * (_LOG_2PI + variance.log() + squares)  # N D K
+        log_normal = -0.5 * (LOG_2PI + variance.log() + squares)  # N D K
         return torch.logsumexp(log_normal + self._log_weight(function), dim=-1)
 
     def components(

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.errors import DeepLFMError, InputError, TrainingDivergedError, UnsuitableError
-from deeplfm.predictive.metrics import nmse
+from deeplfm.predictive.mixture import nmse
 from deeplfm.selection.average import (
     ModelAverage,
     choose_members,

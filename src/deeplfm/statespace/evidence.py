@@ -15,11 +15,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deeplfm.statespace.chain import distinct_steps
+from deeplfm.statespace.chain import (
+    Array,
+    DampedLevel,
+    Processes,
+    distinct_steps,
+    transitions,
+    typical_of,
+)
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.forces import N_STATES, Force
 from deeplfm.statespace.parameters import JointLayout, Layout, design_of, processes_of
-from deeplfm.statespace.processes import Array, DampedLevel, Processes, transitions, typical_of
 from deeplfm.statespace.solved import SHARED, Known, Solved, sums_at
 
 _APART = 1e-4  # of the logarithm of a rate, for the derivative of the density of a force

@@ -10,10 +10,10 @@ from scipy.optimize import minimize
 from scipy.stats import norm, qmc
 
 from deeplfm.errors import TrainingDivergedError
+from deeplfm.statespace.chain import Array
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.evidence import Evidence
 from deeplfm.statespace.parameters import Layout
-from deeplfm.statespace.processes import Array
 from deeplfm.statespace.solved import Known
 from deeplfm.training.interruption import stop_requested, time_left, within
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammainc
 
-from deeplfm.statespace.processes import Array
+from deeplfm.statespace.chain import Array
 
 N_STATES = 2  # of each force
 _STATIONARY = np.array([[1.0, 0.5], [0.5, 0.5]])  # covariance of (u₁, u₂) for any ρ

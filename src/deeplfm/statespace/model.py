@@ -14,10 +14,10 @@ from deeplfm.errors import ConfigError
 from deeplfm.likelihoods import Gaussian
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import numpy_for
+from deeplfm.statespace.chain import Array
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.fit import fit_output
 from deeplfm.statespace.parameters import Layout, columns_of
-from deeplfm.statespace.processes import Array
 from deeplfm.statespace.solved import Known, Solved
 from deeplfm.training.interruption import time_left, within
 from deeplfm.training.work import on_part

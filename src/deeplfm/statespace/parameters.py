@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from deeplfm.statespace.chain import Array, DampedLevel, Processes
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.forces import N_STATES, Forces
-from deeplfm.statespace.processes import Array, DampedLevel, Processes
 
 CONSTANT = 5.0  # prior standard deviation of the constant: wide, in units of the targets
 LOADING = 0.5  # prior standard deviation of a loading, in units of the targets

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
+from deeplfm.statespace.chain import Array
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.evidence import Evidence
 from deeplfm.statespace.fit import APART, REACH, Posterior, draws_around, fit_output
 from deeplfm.statespace.forces import N_STATES
 from deeplfm.statespace.parameters import JointLayout, Layout
-from deeplfm.statespace.processes import Array
 from deeplfm.statespace.solved import Known, Solved
 
 _FIRST_STEPS, _STEPS = 20, 40  # of the optimiser: before a force looks promising, and after

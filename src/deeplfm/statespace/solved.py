@@ -20,11 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
-from deeplfm.statespace.chain import Chain
+from deeplfm.statespace.chain import Array, Chain, Processes
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.forces import Forces
 from deeplfm.statespace.parameters import Layout, columns_of, design_of, processes_of
-from deeplfm.statespace.processes import Array, Processes
 
 SHARED = "shared forces"  # name of the component
 _ALL = slice(None)

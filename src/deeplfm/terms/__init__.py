@@ -15,8 +15,7 @@ from deeplfm.terms.deep import Deep
 from deeplfm.terms.deep_table import DeepTable
 from deeplfm.terms.dlfm import Dlfm
 from deeplfm.terms.grammar import NAMED_MODELS, TERMS, from_json, parse, to_json
-from deeplfm.terms.local_level import LocalLevel
-from deeplfm.terms.mean_reversion import MeanReversion
+from deeplfm.terms.local_level import LocalLevel, MeanReversion
 from deeplfm.terms.paper import Paper
 from deeplfm.terms.reference import Reference
 from deeplfm.terms.season import Season

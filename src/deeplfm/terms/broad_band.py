@@ -20,8 +20,7 @@ from deeplfm.terms.base import (
     running,
     variance_of,
 )
-from deeplfm.terms.initial import spread_evenly
-from deeplfm.terms.spectrum import typical_step
+from deeplfm.terms.initial import spread_evenly, typical_step
 from deeplfm.training import Rows
 
 _BANDWIDTH = 0.15  # of the Nyquist frequency of the typical step

@@ -5,8 +5,7 @@ from __future__ import annotations
 from deeplfm.terms.broad_band import BroadBand
 from deeplfm.terms.composition import Composition
 from deeplfm.terms.deep import Deep
-from deeplfm.terms.local_level import LocalLevel
-from deeplfm.terms.mean_reversion import MeanReversion
+from deeplfm.terms.local_level import LocalLevel, MeanReversion
 from deeplfm.terms.season import Season
 from deeplfm.terms.shared_season import SharedSeason
 from deeplfm.terms.sinusoids import Sinusoids

@@ -16,8 +16,7 @@ from deeplfm.terms.covariates import Covariates
 from deeplfm.terms.deep import Deep
 from deeplfm.terms.deep_table import DeepTable
 from deeplfm.terms.dlfm import Dlfm
-from deeplfm.terms.local_level import LocalLevel
-from deeplfm.terms.mean_reversion import MeanReversion
+from deeplfm.terms.local_level import LocalLevel, MeanReversion
 from deeplfm.terms.paper import Paper
 from deeplfm.terms.reference import Reference
 from deeplfm.terms.season import Season

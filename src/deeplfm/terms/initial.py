@@ -1,19 +1,25 @@
-"""Starting values that several terms set in the same way."""
+"""Rows as series, and starting values that several terms set in the same way."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from deeplfm.errors import ConfigError
 from deeplfm.layers import Block, Layer
-from deeplfm.terms.spectrum import Array
 from deeplfm.training import Rows
 from deeplfm.variational import MeanField
+
+Array = NDArray[np.float64]
+
+_AT_ONCE = 0.1  # of the mean step: closer readings may be one, repeated
+_REPEATED = (0.25, 0.75)  # share of the other steps then; with a few long gaps it is smaller
 
 
 def observed_series(rows: Rows, output: int) -> tuple[Array, Array]:
@@ -41,6 +47,17 @@ def with_values(rows: Rows, values: Sequence[Array]) -> Rows:
 def span_of(rows: Rows) -> float:
     """Length of the record; 1 where it has none."""
     return float(rows.x[:, 0].max() - rows.x[:, 0].min()) or 1.0
+
+
+def typical_step(time: Array) -> float:
+    """Median distance between neighbouring times; readings repeated at once count as one."""
+    steps = np.diff(np.unique(time))
+    if len(steps) == 0:
+        return 1.0
+    apart = steps[steps > _AT_ONCE * steps.mean()]
+    low, high = _REPEATED
+    is_repeated = low <= len(apart) / len(steps) <= high
+    return float(np.median(apart if is_repeated else steps))
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""A level that changes: a random walk, or one whose increments last."""
+"""A level that changes: a random walk, one whose increments last, or one that reverts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from deeplfm.config import BlockConfig
+from deeplfm.errors import ConfigError
 from deeplfm.layers import Block
 from deeplfm.terms.base import BlockPlan, BuildContext, Plan, Term, of_time, refuse_shared, running
 from deeplfm.terms.initial import all_series, set_multiples, span_of, with_values
@@ -73,6 +74,29 @@ class LocalLevel(Term):
 
         left = [_without_slow(*series) for series in all_series(rows)]
         return Plan([BlockPlan(of_time(rows, config), initialise)], with_values(rows, left))
+
+
+@dataclass(frozen=True, repr=False)
+class MeanReversion(Term):
+    """f' + γf = white noise, an Ornstein–Uhlenbeck process; on even steps, an autoregression of order 1.
+
+    It stands beside trend, season, level and covariates, with which it is solved in state-space form.
+    """
+
+    term_name: ClassVar[str] = "reversion"
+
+    @property
+    def is_markov(self) -> bool:
+        """It is a Markov process."""
+        return True
+
+    def plan(self, rows: Rows, context: BuildContext) -> Plan:
+        """Refuse terms that have no state-space form."""
+        others = " and ".join(str(term) for term in context.beside if not term.is_markov)
+        raise ConfigError(
+            f"model: {self} is solved in state-space form, beside trend, season, level and covariates"
+            f"{f'; found {others}' if others else ''}. Use broadband in its place."
+        )
 
 
 def wiener_sizes(count: int, period: float) -> Array:

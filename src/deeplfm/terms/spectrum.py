@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-Array = NDArray[np.float64]
+from deeplfm.terms.initial import Array, typical_step
 
 _UNEVEN = 0.1  # of a step: how far times may be off a grid
 _OVERSAMPLING = 6  # frequencies per resolution cell 2π/T
 _STEPS_PER_ROW, _FEWEST_STEPS, _MOST_STEPS = 100, 10_000, 1_000_000  # at most, in a whole series
-_AT_ONCE = 0.1  # of the mean step: closer readings may be one, repeated
-_REPEATED = (0.25, 0.75)  # share of the other steps then; with a few long gaps it is smaller
 _BINS_PER_STEP = 4  # time bins per typical time step, for irregular sampling
 
 
@@ -81,17 +79,6 @@ def even_step(time: Float[Tensor, " N"]) -> float | None:
     stray = (time - time[0] - step * width).abs().max()
     is_even = width > 0 and stray <= _UNEVEN * width  # and no times repeat
     return float(width) if is_even else None
-
-
-def typical_step(time: Array) -> float:
-    """Median distance between neighbouring times; readings repeated at once count as one."""
-    steps = np.diff(np.unique(time))
-    if len(steps) == 0:
-        return 1.0
-    apart = steps[steps > _AT_ONCE * steps.mean()]
-    low, high = _REPEATED
-    is_repeated = low <= len(apart) / len(steps) <= high
-    return float(np.median(apart if is_repeated else steps))
 
 
 def periodogram(time: Array, value: Array) -> Periodogram:

@@ -300,7 +300,7 @@ class _Run:
         return False
 
     def _validate(self) -> None:
-        from deeplfm.predictive.metrics import mnll, nmse
+        from deeplfm.predictive.mixture import mnll, nmse
 
         if self.validation is None:
             return

@@ -1,14 +1,31 @@
 """Distributions over what is unknown: frequencies and weights."""
 
-from deeplfm.variational.frequencies import STRATEGIES, Frequencies
-from deeplfm.variational.weights import (
-    FAMILIES,
-    Exact,
+from deeplfm.errors import ConfigError
+from deeplfm.variational.exact import Exact
+from deeplfm.variational.gaussian import (
+    STRATEGIES,
+    Frequencies,
     FullCovariance,
     GaussianWeights,
     MeanField,
-    gaussian_weights,
 )
+
+FAMILIES: dict[str, type[GaussianWeights]] = {
+    "mean-field": MeanField,
+    "full": FullCovariance,
+    "exact": Exact,
+}
+
+
+def gaussian_weights(family: str) -> type[GaussianWeights]:
+    """The q(W) registered under a name."""
+    try:
+        return FAMILIES[family]
+    except KeyError:
+        raise ConfigError(
+            f"weights: {family!r} is not known. Choose one of {', '.join(FAMILIES)}."
+        ) from None
+
 
 __all__ = [
     "FAMILIES",

@@ -7,7 +7,7 @@ from scipy import stats
 
 from deeplfm.baselines.boosting import BoostedTrees, _shares
 from deeplfm.errors import ConfigError
-from deeplfm.predictive.metrics import coverage, mnll
+from deeplfm.predictive.mixture import coverage, mnll
 
 RNG = np.random.default_rng(0)
 QUICK = BoostedTrees(max_iter=60, learning_rate=0.2, n_folds=3)

@@ -13,7 +13,7 @@ from deeplfm.baselines.evidence import fit_from
 from deeplfm.baselines.gradient_matching import Matching
 from deeplfm.baselines.systems import SYSTEMS, follow
 from deeplfm.data.simulated import fitzhugh_nagumo, lotka_volterra
-from deeplfm.predictive.metrics import coverage, nmse
+from deeplfm.predictive.mixture import coverage, nmse
 
 TRUTH = np.array([3.0, 0.2, 0.2])
 DATA = fitzhugh_nagumo(seed=3, n_rows=401)

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from deeplfm.baselines.lags import LastPeriod, RidgeOnLags
 from deeplfm.errors import InputError
-from deeplfm.predictive.metrics import nmse
+from deeplfm.predictive.mixture import nmse
 
 DATA = os.environ.get("DEEPLFM_DATA")
 T = np.arange(200.0)

@@ -5,7 +5,7 @@ import torch
 
 from deeplfm.baselines.exact_gp import ExactGP
 from deeplfm.baselines.svgp import SparseGP, _Model
-from deeplfm.predictive.metrics import coverage, nmse
+from deeplfm.predictive.mixture import coverage, nmse
 
 RNG = np.random.default_rng(0)
 T = np.linspace(0, 10, 60)

@@ -17,7 +17,7 @@ from deeplfm import DeepLFMRegressor
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.features.harmonic import harmonic_sum
 from deeplfm.io.files import file_digest, private_folder, temporary_folder
-from deeplfm.kernels import compiled_kernels, kernels_for, load_kernels, tiles
+from deeplfm.kernels import compiled_kernels, kernels_for, load_kernels
 from deeplfm.kernels.build import CompilerError, build, find_compiler
 from deeplfm.kernels.compiled import CompiledKernels
 from deeplfm.kernels.tiles import Moments
@@ -174,7 +174,7 @@ def test_squares_are_those_of_the_moments(
 def test_tiles_do_not_show(monkeypatch: pytest.MonkeyPatch, tile: int, n_units: int) -> None:
     layer = {"own_features": n_units == 1}
     expected = value_and_gradients(model_of(torch.float64, BLOCKS["ode1"], **layer), elbo)
-    monkeypatch.setattr(tiles, "_TILE_WAVES", tile)
+    monkeypatch.setattr(plain, "_TILE_WAVES", tile)
     found = value_and_gradients(model_of(torch.float64, BLOCKS["ode1"], **layer), elbo)
     for left, right in zip(found, expected, strict=True):
         assert relative(left, right) < 1e-12

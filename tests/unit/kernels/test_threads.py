@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from deeplfm.kernels import threads, tiles
+from deeplfm.kernels import plain, threads
 from deeplfm.kernels.plain import PlainKernels
 from deeplfm.kernels.threads import on_threads
 from deeplfm.kernels.tiles import Moments
@@ -138,10 +138,10 @@ def everything(given: Moments) -> list[Tensor]:
 
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch, two_threads: None) -> None:
-    monkeypatch.setattr(tiles, "_LEAST_WAVES", 1)
-    monkeypatch.setattr(tiles, "_TILE_WAVES", 30)
-    monkeypatch.setattr(tiles, "_SHARE_TILES", 2)
-    assert tiles.Tiling(moments()).n_threads == 2
+    monkeypatch.setattr(plain, "_LEAST_WAVES", 1)
+    monkeypatch.setattr(plain, "_TILE_WAVES", 30)
+    monkeypatch.setattr(plain, "_SHARE_TILES", 2)
+    assert plain.Tiling(moments()).n_threads == 2
 
 
 @pytest.mark.parametrize("n_own", [1, 3], ids=["one x", "own x"])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from deeplfm.kernels import tiles
+from deeplfm.kernels import plain as cutting
 from deeplfm.kernels.plain import PlainKernels
 from deeplfm.kernels.threads import workspace
 from deeplfm.kernels.tiles import Moments
@@ -58,11 +58,11 @@ def features(given: Moments) -> Tensor:
 def test_tiles_go_through_every_row_of_every_sample_once(
     monkeypatch: pytest.MonkeyPatch, tile_waves: int, n_threads: int
 ) -> None:
-    monkeypatch.setattr(tiles, "_TILE_WAVES", tile_waves)
-    monkeypatch.setattr(tiles, "_LEAST_WAVES", 1)
+    monkeypatch.setattr(cutting, "_TILE_WAVES", tile_waves)
+    monkeypatch.setattr(cutting, "_LEAST_WAVES", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: n_threads)
     given = moments()
-    cut = tiles.Tiling(given)
+    cut = cutting.Tiling(given)
     seen: Counter[tuple[int, int, int]] = Counter()
     shares = cut.shares(iter(range(len(cut.tasks))))
     for tile in (tile for share in shares for tile in share.tiles()):
@@ -81,9 +81,9 @@ def test_columns_with_powers_are_brought_together_and_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given = moments()
-    assert tiles.Tiling(given).order is None  # so few rows are not worth it
-    monkeypatch.setattr(tiles, "_LEAST_WAVES", 1)
-    cut = tiles.Tiling(given)
+    assert cutting.Tiling(given).order is None  # so few rows are not worth it
+    monkeypatch.setattr(cutting, "_LEAST_WAVES", 1)
+    cut = cutting.Tiling(given)
     assert [n_columns for _, n_columns in cut.kinds] == [N_COLUMNS, 2]
     assert cut.order is not None
     assert cut.order[0, 0] == 4
@@ -98,8 +98,8 @@ def test_columns_with_powers_are_brought_together_and_back(
 def test_moments_and_gradients_are_those_of_the_formula(
     monkeypatch: pytest.MonkeyPatch, tile_waves: int, least_waves: int
 ) -> None:
-    monkeypatch.setattr(tiles, "_TILE_WAVES", tile_waves)
-    monkeypatch.setattr(tiles, "_LEAST_WAVES", least_waves)
+    monkeypatch.setattr(cutting, "_TILE_WAVES", tile_waves)
+    monkeypatch.setattr(cutting, "_LEAST_WAVES", least_waves)
     given = Moments(*(item.clone().requires_grad_() for item in moments()))
     columns = features(given)
     mean = torch.einsum("bsnk,bku->bsnu", columns, given.mean)

@@ -11,8 +11,7 @@ import torch
 from deeplfm.errors import InputError
 from deeplfm.experiments.scores import ScoreRow, score, write_json
 from deeplfm.io.files import versions
-from deeplfm.predictive.metrics import coverage, mnll, nmse
-from deeplfm.predictive.mixture import Predictive
+from deeplfm.predictive.mixture import Predictive, coverage, mnll, nmse
 
 N = 6
 LABELS = {"model": "GP", "split": "extrapolation", "seed": 3, "seconds": 1.5}

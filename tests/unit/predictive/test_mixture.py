@@ -10,8 +10,7 @@ from scipy import integrate, stats
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.errors import InputError
 from deeplfm.model import DeepLFM
-from deeplfm.predictive.metrics import coverage, mnll, nmse
-from deeplfm.predictive.mixture import Predictive, mix
+from deeplfm.predictive.mixture import Predictive, coverage, mix, mnll, nmse
 
 C, N, D = 4, 3, 2
 

@@ -10,7 +10,7 @@ from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.errors import ConfigError, TrainingDivergedError
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, collapsed, elbo
-from deeplfm.predictive.metrics import mnll
+from deeplfm.predictive.mixture import mnll
 from deeplfm.randomness import generator_for, numpy_for, seed_for
 from deeplfm.training import ROLES, Phase, Rows, Schedule, loop, train
 from deeplfm.training.divergence import diverged
