@@ -30,7 +30,6 @@ from deeplfm.cli import (
     info,
     models,
     reproduce,
-    tune,
     update,
 )
 from deeplfm.cli.messages import (
@@ -101,7 +100,7 @@ add_command(app, forecast.evaluate, forecast.EVALUATE_EXAMPLES)
 add_command(app, update.update, update.EXAMPLES)
 add_command(app, backtests.backtest, backtests.BACKTEST_EXAMPLES)
 add_command(app, backtests.compare, backtests.COMPARE_EXAMPLES)
-add_command(app, tune.tune, tune.EXAMPLES)
+add_command(app, backtests.tune, backtests.TUNE_EXAMPLES)
 add_command(app, curves.components, curves.COMPONENTS_EXAMPLES)
 add_command(app, curves.forces, curves.FORCES_EXAMPLES)
 add_command(app, figures.plot, figures.EXAMPLES)

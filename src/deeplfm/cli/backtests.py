@@ -1,8 +1,11 @@
-"""``deeplfm backtest`` and ``deeplfm compare``: scores of forecasts from several origins in the past."""
+"""``deeplfm backtest``, ``compare`` and ``tune``: scores of forecasts from several past origins."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -20,6 +23,7 @@ from deeplfm.cli.options import (
 )
 from deeplfm.cli.outputs import Results
 from deeplfm.cli.summary import SCORES_EXPLAINED, of_series, score_table
+from deeplfm.cli.terminal import table
 from deeplfm.errors import InputError
 
 BACKTEST_EXAMPLES = (
@@ -30,11 +34,35 @@ COMPARE_EXAMPLES = (
     'deeplfm compare sales.csv "trend + season(12) + level" "trend + level" ensemble',
     "deeplfm compare sales.csv ensemble auto --folds 5 --horizon 12 -o scores.csv",
 )
+TUNE_EXAMPLES = (
+    'deeplfm tune sales.csv "trend + season(12) + level" "trend + level" auto',
+    "deeplfm tune sales.csv auto --vary effort=fast,default --vary log_targets=true,false",
+    "deeplfm tune sales.csv dlfm --vary n_steps=50,100,200 --trials 20 --study sales.db --jobs 2",
+)
 
 Folds = Annotated[int, option(None, "N", "Number of origins.", min=1)]
 Rows = Annotated[
     int | None, option(None, "ROWS", "Rows after each origin. Default: a tenth of all.", min=1)
 ]
+
+Models = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MODEL...",
+        help="Names or sums of terms, as for fit --model.",
+        show_default=False,
+    ),
+]
+
+
+class Score(StrEnum):
+    """Scores of a forecast of which less is better."""
+
+    CRPS = "crps"
+    MNLL = "mnll"
+    NMSE = "nmse"
+    RMSE = "rmse"
+    MAE = "mae"
 
 
 def backtest(
@@ -76,14 +104,7 @@ def backtest(
 
 def compare(
     data: Data,
-    models: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="MODEL...",
-            help="Names or sums of terms, as for fit --model.",
-            show_default=False,
-        ),
-    ],
+    models: Models,
     *,
     folds: Folds = 3,
     horizon: Rows = None,
@@ -112,13 +133,85 @@ def compare(
         series.frame,
         folds=folds,
         horizon=horizon,
-        time=series.time,
-        targets=[*series.targets],
-        covariates=[*series.covariates],
-        **series.fit_options,
+        **series.arguments,
     )
     results.write(found)
     for target in series.targets:
         results.terminal.print(score_table(found.loc[target], str(target)))
     results.terminal.print(f"Means over {folds} origins. {SCORES_EXPLAINED}")
     results.print({"data": data, "folds": folds}, found.reset_index())
+
+
+def tune(
+    data: Data,
+    models: Models,
+    *,
+    vary: Annotated[
+        list[str] | None,
+        option(None, "SETTING=VALUES", "Values of another setting, separated by commas."),
+    ] = None,
+    trials: Annotated[
+        int, option(None, "N", "Trials in all, with those in the study.", min=1)
+    ] = 20,
+    score: Annotated[Score, typer.Option(help="Score of a trial.")] = Score.CRPS,
+    study: Annotated[
+        Path | None,
+        option(None, "FILE", "Keep the trials; the same command goes on after them."),
+    ] = None,
+    folds: Folds = 3,
+    horizon: Rows = None,
+    out: Table = None,
+    columns: ColumnOptions,
+    file: FileOptions,
+    settings: FitOptions,
+    run: RunOptions,
+) -> None:
+    """Choose among models and settings by their forecasts from several origins. Needs Optuna."""
+    from joblib import effective_n_jobs
+
+    from deeplfm.estimators import DeepLFMForecaster
+    from deeplfm.estimators.tuning import tune as tune_models
+
+    results = Results(run, out)
+    series = read_series(data, file, columns)
+    results.terminal.print(*of_series(series, data))
+    space: dict[str, list[Any]] = {"model": list(models)} | dict(map(_values, vary or []))
+    tuned = tune_models(
+        space,
+        series.frame,
+        n_trials=trials,
+        score=str(score),
+        folds=folds,
+        horizon=horizon,
+        storage=study,
+        base=DeepLFMForecaster(**settings.parameters()),
+        n_jobs=effective_n_jobs(settings.parameters()["n_jobs"]),
+        progress=False if run.quiet else None,
+        **series.arguments,
+    )
+    found = tuned.table
+    results.write(found, with_index=False)
+    texts = [[_text(value) for value in row] for row in found.itertuples(index=False)]
+    results.terminal.print(table([*found.columns], texts, f"Trials, the lowest {score} first"))
+    best = {key: getattr(tuned.best, key) for key in space}
+    results.terminal.print(f"Best: {', '.join(f'{key} = {value}' for key, value in best.items())}")
+    results.print({"data": data, "folds": folds, "best": best}, found)
+
+
+def _values(text: str) -> tuple[str, list[Any]]:
+    """A setting and its values, which are JSON or plain text."""
+    name, sign, values = text.partition("=")
+    if not (name and sign and values):
+        raise InputError(f"--vary: {text!r} found. Write it as n_steps=50,100.")
+    return name.strip().replace("-", "_"), [_value(value.strip()) for value in values.split(",")]
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -94,13 +94,7 @@ def fit_series(
     started = time.monotonic()
     forecaster = DeepLFMForecaster(**settings.parameters(), progress=False if run.quiet else None)
     announce.set(None if run.quiet else terminal.print)
-    forecaster.fit(
-        series.frame,
-        time=[*series.time] if isinstance(series.time, list) else series.time,
-        targets=[*series.targets],
-        covariates=[*series.covariates],
-        **series.fit_options,
-    )
+    forecaster.fit(series.frame, **series.arguments)
     seconds = time.monotonic() - started
     if series.n_series:
         panels.print_fit(forecaster, terminal, seconds)

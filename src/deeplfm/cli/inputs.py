@@ -55,6 +55,15 @@ class Series:
         """Numbers that mark a missing target."""
         return tuple(self.fit_options["missing_values"])
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of a fit of these columns."""
+        roles = {"time": self.time, "targets": self.targets, "covariates": self.covariates}
+        copies = {
+            key: [*value] if isinstance(value, list) else value for key, value in roles.items()
+        }
+        return copies | self.fit_options
+
 
 def read_series(source: str, file: FileOptions, columns: ColumnOptions) -> Series:
     """Read a table and determine the roles of its columns."""

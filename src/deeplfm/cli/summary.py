@@ -41,7 +41,7 @@ def of_series(series: Series, source: str) -> list[str]:
 
 def of_fit(forecaster: DeepLFMForecaster, seconds: float) -> str:
     """One line about a fit."""
-    from deeplfm.inspection.kind import kind_of
+    from deeplfm.inspection.depth import kind_of
 
     regressor = forecaster.regressor_
     n_fitted = sum(item.status == "fitted" for item in regressor.fit_result_.candidates)
@@ -51,7 +51,7 @@ def of_fit(forecaster: DeepLFMForecaster, seconds: float) -> str:
 
 def of_model(forecaster: DeepLFMForecaster) -> dict[str, Any]:
     """A fitted forecaster as plain data."""
-    from deeplfm.inspection.kind import kind_of
+    from deeplfm.inspection.depth import kind_of
 
     training, timeline = forecaster.training_, forecaster.timeline_
     regressor = forecaster.regressor_

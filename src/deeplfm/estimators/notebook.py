@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.utils import estimator_html_repr
 
-from deeplfm.inspection.kind import kind_of
+from deeplfm.inspection.depth import kind_of
 
 if TYPE_CHECKING:
     from deeplfm.estimators.forecaster import DeepLFMForecaster

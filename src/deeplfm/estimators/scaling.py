@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from deeplfm.errors import InputError
-from deeplfm.predictive.clipped import Clipped
-from deeplfm.predictive.log_normal import Exponential
 from deeplfm.predictive.mixture import Predictive
+from deeplfm.predictive.transformed import Clipped, Exponential
 from deeplfm.training.distributed import world
 
 Array = NDArray[np.float64]

@@ -17,7 +17,7 @@ import deeplfm
 from deeplfm.errors import InputError
 from deeplfm.estimators.columns import Name
 from deeplfm.estimators.predictions import SUFFIXES
-from deeplfm.inspection.kind import kind_of
+from deeplfm.inspection.depth import kind_of
 from deeplfm.io.files import versions, write_whole
 from deeplfm.report import tables
 from deeplfm.report.cautions import cautions, looks_clinical

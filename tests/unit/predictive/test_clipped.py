@@ -6,9 +6,8 @@ import pytest
 import torch
 from scipy.integrate import quad
 
-from deeplfm.predictive.clipped import Clipped
-from deeplfm.predictive.log_normal import Exponential
 from deeplfm.predictive.mixture import Predictive
+from deeplfm.predictive.transformed import Clipped, Exponential
 
 FLOOR, CAP = 0.0, 3.0
 

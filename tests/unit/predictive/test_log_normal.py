@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from deeplfm.predictive.log_normal import Exponential
 from deeplfm.predictive.mixture import Predictive
+from deeplfm.predictive.transformed import Exponential
 
 IS_LOG = torch.tensor([True, False])
 GENERATOR = torch.Generator().manual_seed(0)

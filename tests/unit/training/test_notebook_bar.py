@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("IPython")
 
-from deeplfm.training import notebook, progress
+from deeplfm.training import progress
 
 
 class Handle:
@@ -21,7 +21,7 @@ class Handle:
 def test_the_bar_shows_steps_and_disappears(monkeypatch: pytest.MonkeyPatch) -> None:
     handle = Handle()
     monkeypatch.setattr("IPython.display.display", lambda picture, display_id: handle)
-    monkeypatch.setattr(notebook, "_LEAST_SECONDS", 0)
+    monkeypatch.setattr(progress, "_LEAST_SECONDS", 0)
     monkeypatch.setattr(progress, "in_notebook", lambda: True)
     with progress.progress_bar("a < b") as bar:
         bar.update(0, 4, math.nan)
