@@ -2,7 +2,7 @@
 
 The evidence of all rows determines the parameters of each sum, and whether a positive target is modelled
 by its logarithm. It does not decide which sum forecasts best far ahead, since it adds up predictions
-of the next row. So several sums have equal weights.
+of the next row. So sums are weighted by their forecasts from earlier origins.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
+from torch import Tensor
 
 from deeplfm.errors import ConfigError, TrainingDivergedError
 from deeplfm.estimators.arrays import Arrays
@@ -110,15 +112,14 @@ def fit_by_evidence(
         found = _fitted_in_turn(candidates, rows, seed, last, shares_forces)
     took = time.monotonic() - began
     models = [model for _, model, _ in found]
-    share = 1 / len(models)
-    for candidate, _, seconds in found:
+    weight = _weights(models)
+    for (candidate, _, seconds), share in zip(found, weight, strict=True):
         record = CandidateResult(candidate.name, "fitted", seconds=seconds)
-        record.weight = [share] * rows.y.shape[1]
+        record.weight = share.tolist()
         selection.candidates.append(record)
         selection.members.append(candidate.name)
         selection.is_for_gaps.append(False)
     selection.add_untried([item.name for item in candidates[len(found) :]])
-    weight = torch.full((len(models), rows.y.shape[1]), share, dtype=torch.float64)
     if is_scored and time_left() > took and not stop_requested():
         with part(scaling.digest):
             _score(selection, scaling, found, rows, seed)
@@ -144,6 +145,12 @@ def challenge(
 
 Near = Mapping[str, StateSpaceLFM]
 Found = list[tuple[Candidate, StateSpaceLFM, float]]
+
+
+def _weights(models: Sequence[StateSpaceLFM]) -> Float[Tensor, "B D"]:
+    """Of each model for each output, by the densities of its forecasts; equal where one has none."""
+    density = torch.stack([model.forecast_density for model in models])
+    return torch.softmax(torch.where(density.isfinite().all(0), density, 0.0), dim=0)
 
 
 def _fitted_in_turn(
@@ -240,6 +247,7 @@ def _score(
     except TrainingDivergedError:
         return
     predictions = []
+    share = _weights([model for _, model, _ in again])
     for candidate, model, _ in again:
         prediction = model.posterior(held_out.x)
         if held_out.error is not None:
@@ -248,7 +256,6 @@ def _score(
             -held_out.mean_by_count(prediction.log_prob(held_out.y))
         ).tolist()
         predictions.append(prediction)
-    share = torch.full((len(predictions), rows.y.shape[1]), 1 / len(predictions)).double()
     mean = mix(predictions, share[:, None]).mean
     selection.held_out_nmse = nmse(mean, held_out.y, held_out.counts).tolist()
     jacobian = scaling.log_jacobian(held_out.y)

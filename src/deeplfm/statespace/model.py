@@ -17,6 +17,7 @@ from deeplfm.randomness import numpy_for
 from deeplfm.statespace.chain import Array
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.fit import fit_output
+from deeplfm.statespace.origins import calibrate
 from deeplfm.statespace.parameters import Layout, columns_of
 from deeplfm.statespace.solved import Known, Solved
 from deeplfm.training.interruption import time_left, within
@@ -44,6 +45,8 @@ class StateSpaceLFM(nn.Module):
     row_error: Tensor
     draws: Tensor
     log_evidence: Tensor
+    forecast_scale: Tensor
+    forecast_density: Tensor
 
     def __init__(
         self, config: Sequence[StateSpaceConfig], n_rows: int = 0, n_errors: int = 0
@@ -60,6 +63,8 @@ class StateSpaceLFM(nn.Module):
         shape = (n_outputs, config[0].n_draws, n_parameters)
         self.register_buffer("draws", torch.zeros(shape, dtype=double))
         self.register_buffer("log_evidence", torch.zeros(n_outputs, dtype=double))
+        self.register_buffer("forecast_scale", torch.ones(n_outputs, dtype=double))
+        self.register_buffer("forecast_density", torch.zeros(n_outputs, dtype=double))
         self.likelihood = Gaussian(n_inputs, n_outputs).double()
 
     @property
@@ -110,6 +115,8 @@ class StateSpaceLFM(nn.Module):
             latest[names] = found.mode
             self.draws[d, :, : found.draws.shape[1]] = torch.as_tensor(found.draws)
             self.log_evidence[d] = found.log_evidence
+            ahead = calibrate(config, self._known(d), found.draws)
+            self.forecast_scale[d], self.forecast_density[d] = ahead
             if part_done := on_part.get():
                 part_done()
 
@@ -167,7 +174,9 @@ class StateSpaceLFM(nn.Module):
         """Predictive distribution: one component for each draw of the parameters."""
         mean, variance = self._moments(x)
         noise = torch.exp(2 * self.draws[:, :, 0]).mT[:, None]  # S 1 D
-        noise = noise * self.likelihood.inflation ** self.likelihood.remoteness(x)
+        noise = (
+            noise * self._scale(x) ** 2 * self.likelihood.inflation ** self.likelihood.remoteness(x)
+        )
         weight = mean.new_full((len(mean), 1, mean.shape[-1]), 1 / len(mean))
         return Predictive(
             mean, variance, noise.to(mean), weight, lambda n, seed: self.draw(x, n, seed)
@@ -195,7 +204,12 @@ class StateSpaceLFM(nn.Module):
             some = slice(s, None, self.draws.shape[1])
             if len(drawn[some]):
                 drawn[some, :, outputs] = solved.draw(len(drawn[some]), generator)
-        return torch.as_tensor(drawn).to(x)
+        found = torch.as_tensor(drawn).to(x)
+        scale = self._scale(x)
+        if bool((scale != 1).any()):
+            mean = self._moments(x)[0][torch.arange(n_draws) % self.draws.shape[1]]
+            found = mean + scale * (found - mean)
+        return found
 
     def _moments(self, x: Float[Tensor, "N P"], component: str | None = None) -> Moments:
         """Mean and variance of the function, or of one component, for each draw of the parameters."""
@@ -204,7 +218,14 @@ class StateSpaceLFM(nn.Module):
             for i, d in enumerate(range(len(self.config))[outputs]):
                 found[:, s, :, d] = solved.moments(i, component)
         mean, variance = torch.as_tensor(found).to(x)
-        return mean, variance
+        return mean, variance * self._scale(x) ** 2
+
+    def _scale(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "N D"]:
+        """Factor of standard deviations: that of forecasts after the last known row of an output."""
+        time = torch.where(self.y.isnan(), -torch.inf, self.x[:, :1])
+        last = torch.cat([time, time.new_full((1, time.shape[1]), -torch.inf)]).amax(0)
+        scale = torch.where(x[:, :1].to(last) > last, self.forecast_scale, 1.0)
+        return scale.to(x)
 
     def _solved(
         self, x: Tensor, component: str | None = None

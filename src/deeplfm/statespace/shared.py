@@ -107,6 +107,7 @@ class SharedForcesLFM(StateSpaceLFM):
         forces = [found.layout.forces(draw) for draw in found.draws]
         n_shared = len(found.layout.frequency)
         self.n_shared.fill_(n_shared)
+        self.forecast_scale.fill_(1.0)  # that of each output alone
         self.force_frequency[:n_shared] = torch.as_tensor(forces[0].frequency)
         for s, drawn in enumerate(forces):
             self.force_rate[s, :n_shared] = torch.as_tensor(drawn.rate)

@@ -30,7 +30,8 @@ _SIDEBANDS = 4  # harmonics of a season that differ from cycle to cycle of a lon
 _MOST_LONG = 10  # harmonics of a longer season that is no multiple of a shorter one
 _WHOLE, _MOST_CYCLES = 0.02, 20  # off a whole multiple; of a season in a longer one
 _ROUNDING = 1e-6
-_FOUND: dict[tuple[bytes, int], float] = {}  # fundamentals by a digest of their series
+_CARRIER = 0.9  # of the power
+_FOUND: dict[tuple[bytes, int], tuple[float, ...]] = {}  # frequencies by a digest of their series
 _MOST_FOUND = 1000
 
 
@@ -85,31 +86,48 @@ def _frequencies(
         most = min(season.n_harmonics, _MOST_HARMONICS)
         return [(sorted(frequencies, reverse=True), most)] * rows.y.shape[1]
     series = all_series(Covariates().unexplained(rows))
-    own: list[float] = []
+    own: list[tuple[float, ...]] = []
     with within(time_left() / 2):
         for pair in series:  # those that no time is left for have the season of the one before
             is_late = own and stop_requested()
-            own.append(own[-1] if is_late else _fundamental(pair, season.n_harmonics))
-    return [([frequency, *_others(frequency, own)], season.n_harmonics) for frequency in own]
+            own.append(own[-1] if is_late else _cycles(pair, season.n_harmonics))
+    fundamentals = [frequencies[-1] for frequencies in own]
+    return [
+        ([*frequencies, *_others(frequencies, fundamentals)], season.n_harmonics)
+        for frequencies in own
+    ]
 
 
-def _fundamental(series: Series, most: int) -> float:
-    """The frequency of a season, which is kept: several sums ask for that of the same rows."""
+def _cycles(series: Series, most: int) -> tuple[float, ...]:
+    """Frequency of a season, after that of a shorter one which it modulates, as breathing does the pulse.
+
+    They are kept: several sums ask for those of the same rows.
+    """
     content = b"".join(np.ascontiguousarray(part).tobytes() for part in series)
     key = hashlib.sha256(content).digest(), most
     if key not in _FOUND:
         if len(_FOUND) >= _MOST_FOUND:
             _FOUND.clear()
-        _FOUND[key] = fundamental_of(find_season([series], most))
+        found = find_season([series], most)
+        fundamental = fundamental_of(found)
+        _FOUND[key] = (*_modulated(fundamental, found[0].amplitude ** 2), fundamental)
     return _FOUND[key]
 
 
-def _others(own: float, all_of_them: Sequence[float]) -> list[float]:
+def _modulated(fundamental: float, power: Array) -> list[float]:
+    """The frequency of a shorter season, of which nearly all power is in the multiples."""
+    for order in range(len(power), 1, -1):
+        if power[order - 1 :: order].sum() >= _CARRIER * power.sum():
+            return [order * fundamental]
+    return []
+
+
+def _others(own: Sequence[float], all_of_them: Sequence[float]) -> list[float]:
     """Frequencies of other outputs that are no multiples of an output's own, nor it of them."""
     found: list[float] = []
     for other in all_of_them:
-        is_new = all(_is_apart(other, known) for known in (own, *found))
-        if other and own and is_new:
+        is_new = all(_is_apart(other, known) for known in (*own, *found))
+        if other and own[0] and is_new:
             found.append(other)
     return found[:_MOST_OTHERS]
 

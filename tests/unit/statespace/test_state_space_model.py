@@ -25,7 +25,8 @@ def test_the_default_of_a_calendar_series_is_two_sums_in_state_space_form():
     model = DeepLFMForecaster(effort="fast").fit(frame.iloc[:72])
     assert [type(member) for member in model.regressor_.model_.members] == [StateSpaceLFM] * 2
     assert list(model.selection_.index) == ["level", "reversion"]
-    assert model.selection_["sales_weight"].tolist() == [0.5, 0.5]
+    assert model.selection_["sales_weight"].between(0.02, 0.98).all()
+    assert model.selection_["sales_weight"].sum() == pytest.approx(1)
     forecast = model.forecast(12)
     error = (forecast["sales"] - frame["sales"].iloc[72:]).to_numpy()
     assert np.sqrt(np.mean(error**2)) < 4.0  # noise 2; the last value alone is off by 10 and more

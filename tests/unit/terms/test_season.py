@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from deeplfm.terms.state_space import _cycles
 from deeplfm.terms.season import _along_each, find_season
 from deeplfm.terms.spectrum import Array, typical_step
 
@@ -128,3 +129,17 @@ def test_shares_of_columns_are_those_of_qr_however_near_the_columns_are(apart: f
     expected = np.linalg.qr(design)[0].T @ value
     np.testing.assert_allclose(np.cumsum(found**2), np.cumsum(expected**2), rtol=1e-7)
     np.testing.assert_allclose(found[:4] ** 2, expected[:4] ** 2, rtol=1e-9)
+
+
+def test_a_pulse_that_breathing_modulates_has_two_seasons_and_a_sharp_beat_has_one():
+    time = np.linspace(0, 1, 700)
+    breath, pulse = 2 * np.pi * 4.1 * time, 2 * np.pi * 7 * 4.1 * time
+    modulated = (1 + 0.3 * np.cos(breath)) * (np.cos(pulse) + 0.5 * np.sin(2 * pulse))
+    sharp = np.exp(5 * np.cos(2 * np.pi * 9.3 * time))
+    rng = np.random.default_rng(0)
+    noise = 0.02 * rng.normal(size=(2, len(time)))
+    np.testing.assert_allclose(
+        _cycles((time, modulated + noise[0]), 20), 2 * np.pi * 4.1 * np.array([7, 1]), rtol=5e-3
+    )
+    sharp = (sharp - sharp.mean()) / sharp.std()
+    np.testing.assert_allclose(_cycles((time, sharp + noise[1]), 20), [2 * np.pi * 9.3], rtol=5e-3)
