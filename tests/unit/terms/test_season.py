@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deeplfm.terms.state_space import _cycles
 from deeplfm.terms.season import _along_each, find_season
 from deeplfm.terms.spectrum import Array, typical_step
+from deeplfm.terms.state_space import _cycles
 
 TIME = np.linspace(0, 20, 400)
 
