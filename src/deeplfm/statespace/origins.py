@@ -20,7 +20,7 @@ from deeplfm.statespace.solved import Known, Solved
 from deeplfm.training.interruption import stop_requested
 
 _N_ORIGINS = 6
-_PART = 8  # of the rows, which are forecast from each origin; every half of them is an origin
+_PART = 5  # of the rows, which are forecast from each origin; every half of them is an origin
 _FEWEST = 12  # rows before an origin
 _MOST_ROWS = 2_000  # before an origin, on which its forecast is conditioned
 _N_DRAWS = 2  # of the parameters, others for each origin
