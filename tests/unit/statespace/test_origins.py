@@ -55,7 +55,7 @@ def test_the_density_is_that_of_the_forecasts():
     known, draws = (
         random_walk(16),
         draws_with(0.1),
-    )  # one row ahead of each of four origins: 15 to 12
+    )  # origins 15 to 12, three rows ahead
     found = calibrate(CONFIG, known, draws)
     total = 0.0
     for n_before in (15, 14, 13, 12):
@@ -63,9 +63,9 @@ def test_the_density_is_that_of_the_forecasts():
         model.draws[0, 0] = torch.as_tensor(draws[0])
         x, y = torch.as_tensor(known.x), torch.as_tensor(known.y)[:, None]
         model.set_train_data(x[:n_before], y[:n_before])
-        prediction = model.posterior(x[n_before : n_before + 2])
+        prediction = model.posterior(x[n_before : n_before + 3])
         spread = found.scale * prediction.std()[:, 0].numpy()
-        after = known.y[n_before : n_before + 2]
+        after = known.y[n_before : n_before + 3]
         total += norm.logpdf(after, prediction.mean[:, 0].numpy(), spread).mean()
     np.testing.assert_allclose(found.log_density, total, rtol=1e-9)
 
