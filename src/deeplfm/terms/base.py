@@ -164,11 +164,12 @@ class Term(Declared):
     is_residual: ClassVar[bool] = False  # explains what is left between rows, and nothing beyond
     shares_forces: ClassVar[bool] = False  # all outputs respond to the same forces
     is_own: ClassVar[bool] = False  # can be an output's own beside shared forces
+    has_state_space_form: ClassVar[bool] = False  # whatever its arguments
 
     @property
     def is_markov(self) -> bool:
         """Whether it has a state-space form, in which a sum of such terms is solved exactly."""
-        return False
+        return self.has_state_space_form
 
     @abstractmethod
     def plan(self, rows: Rows, context: BuildContext) -> Plan:

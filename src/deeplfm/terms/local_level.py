@@ -84,11 +84,7 @@ class MeanReversion(Term):
     """
 
     term_name: ClassVar[str] = "reversion"
-
-    @property
-    def is_markov(self) -> bool:
-        """It is a Markov process."""
-        return True
+    has_state_space_form: ClassVar[bool] = True
 
     def plan(self, rows: Rows, context: BuildContext) -> Plan:
         """Refuse terms that have no state-space form."""

@@ -24,11 +24,7 @@ class Trend(Term):
     """
 
     term_name: ClassVar[str] = "trend"
-
-    @property
-    def is_markov(self) -> bool:
-        """A state that does not change."""
-        return True
+    has_state_space_form: ClassVar[bool] = True
 
     def plan(self, rows: Rows, context: BuildContext) -> Plan:
         """Two columns; the other terms remove a line from the rows by themselves when they read."""

@@ -21,7 +21,8 @@ from deeplfm.selection.average import (
 )
 from deeplfm.selection.candidate import Candidate, FittedCandidate, Score
 from deeplfm.selection.fitting import INFLATIONS, calibrate, fit_candidate
-from deeplfm.selection.select import Selection, compare, select
+from deeplfm.selection.record import Selection
+from deeplfm.selection.select import compare, select
 from deeplfm.selection.split import hide_like_gaps, hold_out
 from deeplfm.training import Phase, Rows, Schedule, StoredRows, interruption
 from deeplfm.training.interruption import within
