@@ -35,7 +35,7 @@ from deeplfm.terms.candidates import CHALLENGERS
 from deeplfm.training import Rows, RowSource
 from deeplfm.training.checkpoint import part
 from deeplfm.training.interruption import stop_reason, stop_requested, time_left, within
-from deeplfm.training.loop import History
+from deeplfm.training.schedule import History
 
 Prepare = Callable[[NDArray[np.bool_], bool], tuple[Scaling, Rows, list[Candidate]]]
 

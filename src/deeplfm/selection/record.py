@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 import pandas as pd
 
 from deeplfm.errors import UnsuitableError
-from deeplfm.training.loop import History
+from deeplfm.training.schedule import History
 
 NO_TIME = "no time was left to try it"
 

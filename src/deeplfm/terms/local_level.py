@@ -39,14 +39,10 @@ class LocalLevel(Term):
 
     term_name: ClassVar[str] = "level"
     order: ClassVar[int] = 0
+    state_space_arguments: ClassVar[tuple[str, ...]] = ("damped",)
     damped: bool = False
     n_features: int = 100
     system: str = "ode1"
-
-    @property
-    def is_markov(self) -> bool:
-        """Both are; features of another number or system are not."""
-        return self in (LocalLevel(), LocalLevel(damped=True))
 
     def plan(self, rows: Rows, context: BuildContext) -> Plan:
         """Take level, slope and waves of fewer than three cycles out of the rows."""
@@ -84,7 +80,7 @@ class MeanReversion(Term):
     """
 
     term_name: ClassVar[str] = "reversion"
-    has_state_space_form: ClassVar[bool] = True
+    state_space_arguments: ClassVar[tuple[str, ...]] = ()
 
     def plan(self, rows: Rows, context: BuildContext) -> Plan:
         """Refuse terms that have no state-space form."""

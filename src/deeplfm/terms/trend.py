@@ -24,7 +24,7 @@ class Trend(Term):
     """
 
     term_name: ClassVar[str] = "trend"
-    has_state_space_form: ClassVar[bool] = True
+    state_space_arguments: ClassVar[tuple[str, ...]] = ()
 
     def plan(self, rows: Rows, context: BuildContext) -> Plan:
         """Two columns; the other terms remove a line from the rows by themselves when they read."""

@@ -26,7 +26,8 @@ from deeplfm.selection.select import compare, select
 from deeplfm.selection.split import hide_like_gaps, hold_out
 from deeplfm.training import Phase, Rows, Schedule, StoredRows, interruption
 from deeplfm.training.interruption import within
-from deeplfm.training.loop import History, _Run
+from deeplfm.training.loop import _Run
+from deeplfm.training.schedule import History
 
 
 def wave(n_rows: int = 120) -> Rows:
