@@ -11,12 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 from deeplfm.errors import ConfigError
 from deeplfm.estimators.arrays import check_targets
 from deeplfm.estimators.predicting import Predicting
-from deeplfm.inspection import depth, forces, physics, spectra
+from deeplfm.inspection import depth, forces, spectra
 from deeplfm.inspection.components import components
 from deeplfm.inspection.fitted import FittedModel
 from deeplfm.inspection.forces import Curve
-from deeplfm.inspection.physics import Equation
-from deeplfm.inspection.spectra import Spectrum
+from deeplfm.inspection.spectra import Equation, Spectrum
 from deeplfm.selection.record import Selection
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ class Inspected(Predicting):
 
     def equations(self) -> list[Equation]:
         """Differential equations in time that were learned: coefficients and time constants."""
-        return physics.equations(self._fitted())
+        return spectra.equations(self._fitted())
 
     def filters(self) -> list[Spectrum]:
         """Gain of each differential equation in time, by frequency."""
