@@ -39,7 +39,7 @@ from deeplfm.training.interruption import (
     time_left,
     within,
 )
-from deeplfm.training.work import work
+from deeplfm.training.progress import work
 
 _MANY_VALUES = 5000  # of targets, whose fit may take more than seconds
 

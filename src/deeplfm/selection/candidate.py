@@ -13,7 +13,7 @@ from torch import Tensor
 
 from deeplfm.likelihoods import Likelihood
 from deeplfm.predictive.mixture import Predictive
-from deeplfm.training.conditioning import Conditioned
+from deeplfm.training.rows import Conditioned
 from deeplfm.training.schedule import History, Schedule
 
 

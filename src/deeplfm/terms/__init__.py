@@ -14,7 +14,7 @@ from deeplfm.terms.covariates import Covariates
 from deeplfm.terms.deep import Deep
 from deeplfm.terms.dlfm import Dlfm
 from deeplfm.terms.grammar import NAMED_MODELS, TERMS, from_json, parse, to_json
-from deeplfm.terms.local_level import LocalLevel, MeanReversion
+from deeplfm.terms.local_level import LocalLevel, MeanReversion, Trend
 from deeplfm.terms.paper import Paper, Reference
 from deeplfm.terms.season import Season
 from deeplfm.terms.shared_forces import SharedForces
@@ -22,7 +22,6 @@ from deeplfm.terms.shared_season import SharedSeason
 from deeplfm.terms.sinusoids import Sinusoids
 from deeplfm.terms.sums import Sum
 from deeplfm.terms.table import DeepTable, Smooth, Table
-from deeplfm.terms.trend import Trend
 from deeplfm.terms.warped_time import WarpedTime
 
 __all__ = [

@@ -1,8 +1,7 @@
 """Training: rows, schedules, the loop, progress and interruption."""
 
-from deeplfm.training.conditioning import condition, statistics
 from deeplfm.training.loop import train
-from deeplfm.training.rows import Rows, RowSource, StoredRows
+from deeplfm.training.rows import Rows, RowSource, StoredRows, condition, statistics
 from deeplfm.training.schedule import ROLES, History, Phase, Schedule
 
 __all__ = [

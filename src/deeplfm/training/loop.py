@@ -19,12 +19,11 @@ from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, objective
 from deeplfm.randomness import generator_for, part_of_batch
 from deeplfm.training.checkpoint import States, optimiser_state, restore_optimiser, restoring
-from deeplfm.training.conditioning import condition
 from deeplfm.training.distributed import world
 from deeplfm.training.divergence import diverged
 from deeplfm.training.interruption import stop_reason
 from deeplfm.training.progress import Progress, Silent
-from deeplfm.training.rows import Rows, RowSource, Share
+from deeplfm.training.rows import Rows, RowSource, Share, condition
 from deeplfm.training.schedule import History, Role, Schedule, role_of
 
 
