@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import warnings
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils.validation import _check_feature_names
 
-from deeplfm.estimators.arrays import Arrays
+from deeplfm.estimators.arrays import Arrays, check_vector
 from deeplfm.estimators.by_evidence import (
     FEWEST_TO_CHALLENGE,
     challenge,
     fit_by_evidence,
     is_exact,
     is_positive,
+    with_errors,
 )
 from deeplfm.estimators.candidates import Model
 from deeplfm.estimators.logarithms import Trial, best_trial, check_positive, may_be_logarithms
+from deeplfm.estimators.saving import identity_in_brief, run_identity
 from deeplfm.estimators.scaling import Scaling
 from deeplfm.estimators.settings import DeepLFMSettings
-from deeplfm.estimators.targets import Labels
+from deeplfm.estimators.targets import Labels, warn_of_outliers
+from deeplfm.kernels import compiled_kernels
 from deeplfm.selection.average import ModelAverage
+from deeplfm.selection.backends import on_backend
 from deeplfm.selection.candidate import Candidate
 from deeplfm.selection.fitting import fit_candidate
 from deeplfm.selection.record import Selection
@@ -31,9 +36,10 @@ from deeplfm.selection.select import compare
 from deeplfm.terms import NamedModel, Sum
 from deeplfm.terms.candidates import CHALLENGERS
 from deeplfm.training import Rows, RowSource, StoredRows
-from deeplfm.training.checkpoint import part, unit
-from deeplfm.training.distributed import world
+from deeplfm.training.checkpoint import checkpointed, part, unit
+from deeplfm.training.distributed import check_same, together, world
 from deeplfm.training.interruption import (
+    graceful_interrupts,
     stop_reason,
     stop_requested,
     time_left,
@@ -41,15 +47,80 @@ from deeplfm.training.interruption import (
 )
 from deeplfm.training.progress import work
 
+if TYPE_CHECKING:
+    from deeplfm.estimators.regressor import DeepLFMRegressor
+
 _MANY_VALUES = 5000  # of targets, whose fit may take more than seconds
 
 
 class Fitting(DeepLFMSettings):
     """Fits of declared models to the user's rows."""
 
+    model_: ModelAverage
+    scaling_: Scaling
+    fit_result_: Selection
     labels_: Labels
     is_series_: bool
     dtype_: torch.dtype
+    n_features_in_: int
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, measurement_error: Any = None) -> Self:
+        """Fit to inputs and targets; NaN in y marks a missing target.
+
+        Args:
+            X: times (a vector in increasing order, or one column) or a table of inputs. Memory-mapped
+                arrays stay on disk: memory does not grow with their rows.
+            y: one or several targets for each row.
+            sample_weight: how many rows each one stands for, in training and in scores.
+            measurement_error: standard deviation of the measurement error of each row, or of each target
+                of each row, in its units. Its variance adds to the noise. Sums of trend, season, level,
+                reversion and covariates take it, and ``model="auto"`` then tries no others.
+        """
+        with together(self.device) as processes:
+            _check_feature_names(self, X, reset=True)
+            arrays = Arrays.of(X, y, sample_weight, measurement_error=measurement_error).merged()
+            check_vector(X, self.is_series)
+            self.n_features_in_ = arrays.x.shape[1]
+            self.is_series_ = self.n_features_in_ == 1 if self.is_series is None else self.is_series
+            self.labels_ = Labels.of(y, arrays.y.shape[1])
+            models = self._models(self.is_series_, len(arrays))
+            if arrays.error is not None:
+                models = with_errors(models, self.log_targets)
+            self.dtype_ = self._dtype(models)
+            if self.is_series_:
+                arrays = arrays.by_time().trimmed()
+                if not all(
+                    isinstance(model, NamedModel) or is_exact(model) for model in models.values()
+                ):
+                    arrays = arrays.most_recent(in_batches=self.batch_size is not None)
+                if not arrays.are_large:
+                    warn_of_outliers(arrays.read(slice(None))[1], self.labels_.texts)
+            if world().size > 1:
+                check_same(identity_in_brief(cast("DeepLFMRegressor", self), arrays))
+            with (
+                checkpointed(
+                    self.checkpoint, lambda: run_identity(cast("DeepLFMRegressor", self), arrays)
+                ),
+                compiled_kernels(self.compile),
+                on_backend(self.backend),
+                graceful_interrupts(),
+                within(self.time_limit),
+            ):
+                self.scaling_, self.model_, self.fit_result_ = self._fit(arrays, models)
+            self.writes_ = processes.writes
+            if self.fit_result_.interrupted:
+                warnings.warn(
+                    f"fit: interrupted. Kept the best so far ({', '.join(self.fit_result_.names)}); fit "
+                    "again to train all candidates.",
+                    stacklevel=2,
+                )
+            elif self.fit_result_.untried:
+                warnings.warn(
+                    f"fit: time_limit={self.time_limit} left no time to try "
+                    f"{', '.join(self.fit_result_.untried)}. Give more seconds, or choose one model.",
+                    stacklevel=2,
+                )
+        return self
 
     def _rows(self, arrays: Arrays, scaling: Scaling) -> RowSource:
         """The user's rows in the model's units: now, or as they are read."""

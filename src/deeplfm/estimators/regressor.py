@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any, Self
 
 import pandas as pd
 import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import _check_feature_names, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from deeplfm.errors import ConfigError
-from deeplfm.estimators.arrays import Arrays, check_vector
+from deeplfm.estimators.arrays import Arrays
 from deeplfm.estimators.by_evidence import (
-    is_exact,
     refuse_errors,
-    with_errors,
 )
 from deeplfm.estimators.fitting import Fitting
 from deeplfm.estimators.inspected_regressor import Inspected
 from deeplfm.estimators.logarithms import check_positive
-from deeplfm.estimators.saving import describe, identity_in_brief, rebuild, run_identity
+from deeplfm.estimators.saving import describe, rebuild
 from deeplfm.estimators.settings import with_parameters
-from deeplfm.estimators.targets import Labels, check_new_values, warn_of_outliers
+from deeplfm.estimators.targets import check_new_values
 from deeplfm.io.archive import Contents, Saved
 from deeplfm.kernels import compiled_kernels
-from deeplfm.selection.backends import on_backend
 from deeplfm.statespace import StateSpaceLFM
-from deeplfm.terms import NamedModel
-from deeplfm.training.checkpoint import checkpointed
-from deeplfm.training.distributed import check_same, together, world
-from deeplfm.training.interruption import (
-    graceful_interrupts,
-    within,
-)
 
 
 @with_parameters
@@ -58,62 +47,6 @@ class DeepLFMRegressor(Inspected, Fitting, Saved, RegressorMixin, MultiOutputMix
     >>> mean.shape, std.shape
     ((3,), (3,))
     """
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, measurement_error: Any = None) -> Self:
-        """Fit to inputs and targets; NaN in y marks a missing target.
-
-        Args:
-            X: times (a vector in increasing order, or one column) or a table of inputs. Memory-mapped
-                arrays stay on disk: memory does not grow with their rows.
-            y: one or several targets for each row.
-            sample_weight: how many rows each one stands for, in training and in scores.
-            measurement_error: standard deviation of the measurement error of each row, or of each target
-                of each row, in its units. Its variance adds to the noise. Sums of trend, season, level,
-                reversion and covariates take it, and ``model="auto"`` then tries no others.
-        """
-        with together(self.device) as processes:
-            _check_feature_names(self, X, reset=True)
-            arrays = Arrays.of(X, y, sample_weight, measurement_error=measurement_error).merged()
-            check_vector(X, self.is_series)
-            self.n_features_in_ = arrays.x.shape[1]
-            self.is_series_ = self.n_features_in_ == 1 if self.is_series is None else self.is_series
-            self.labels_ = Labels.of(y, arrays.y.shape[1])
-            models = self._models(self.is_series_, len(arrays))
-            if arrays.error is not None:
-                models = with_errors(models, self.log_targets)
-            self.dtype_ = self._dtype(models)
-            if self.is_series_:
-                arrays = arrays.by_time().trimmed()
-                if not all(
-                    isinstance(model, NamedModel) or is_exact(model) for model in models.values()
-                ):
-                    arrays = arrays.most_recent(in_batches=self.batch_size is not None)
-                if not arrays.are_large:
-                    warn_of_outliers(arrays.read(slice(None))[1], self.labels_.texts)
-            if world().size > 1:
-                check_same(identity_in_brief(self, arrays))
-            with (
-                checkpointed(self.checkpoint, lambda: run_identity(self, arrays)),
-                compiled_kernels(self.compile),
-                on_backend(self.backend),
-                graceful_interrupts(),
-                within(self.time_limit),
-            ):
-                self.scaling_, self.model_, self.fit_result_ = self._fit(arrays, models)
-            self.writes_ = processes.writes
-            if self.fit_result_.interrupted:
-                warnings.warn(
-                    f"fit: interrupted. Kept the best so far ({', '.join(self.fit_result_.names)}); fit "
-                    "again to train all candidates.",
-                    stacklevel=2,
-                )
-            elif self.fit_result_.untried:
-                warnings.warn(
-                    f"fit: time_limit={self.time_limit} left no time to try "
-                    f"{', '.join(self.fit_result_.untried)}. Give more seconds, or choose one model.",
-                    stacklevel=2,
-                )
-        return self
 
     @property
     def selection_(self) -> pd.DataFrame:

@@ -14,8 +14,8 @@ import numpy as np
 from scipy.special import digamma
 from scipy.stats import norm
 
+from deeplfm.statespace.chain import Array
 from deeplfm.statespace.config import StateSpaceConfig
-from deeplfm.statespace.parameters import Array
 from deeplfm.statespace.solved import Known, Solved
 from deeplfm.training.interruption import stop_requested
 
