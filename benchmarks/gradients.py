@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 import deeplfm.layers
-from deeplfm.data.toy import toy_system
+from deeplfm.data.simulated import toy_system
 from deeplfm.kernels import compiled_kernels
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, elbo

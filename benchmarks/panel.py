@@ -31,8 +31,7 @@ import numpy as np
 import pandas as pd
 
 from deeplfm import DeepLFMForecaster
-from deeplfm.experiments.forecasting.scores import score_forecast
-from deeplfm.experiments.forecasting.series import BenchmarkSeries, load_series
+from deeplfm.experiments.forecasting.series import BenchmarkSeries, load_series, score_forecast
 
 HORIZON, CORRUPT = 18, "simulated-3"
 MODEL = os.environ.get("PANEL_MODEL", "auto")  # a cheaper one shows clusters sooner

@@ -28,7 +28,7 @@ from naive import NaiveDeepLFM
 
 from deeplfm import DeepLFMRegressor
 from deeplfm.baselines.exact_gp import ExactGP
-from deeplfm.data.toy import ToyData, toy_system
+from deeplfm.data.simulated import ToyData, toy_system
 from deeplfm.kernels import compiled_kernels
 from deeplfm.objective import Batch, elbo
 from deeplfm.randomness import generator_for

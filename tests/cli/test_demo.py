@@ -11,7 +11,7 @@ import torch
 
 import deeplfm
 from deeplfm.cli import main
-from deeplfm.data.toy import toy_system
+from deeplfm.data.simulated import toy_system
 from deeplfm.errors import ConfigError, InputError, ModelFileError, TrainingDivergedError
 from deeplfm.experiments.demo import SPLITS, DemoResult
 from deeplfm.experiments.scores import ScoreRow

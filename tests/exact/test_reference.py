@@ -15,9 +15,9 @@ from torch import Tensor
 
 from deeplfm.objective import Batch, sampled_predictive
 from deeplfm.randomness import generator_for
-from deeplfm.terms import reference
+from deeplfm.terms import paper as reference
 from deeplfm.terms.base import BuildContext
-from deeplfm.terms.reference import Reference
+from deeplfm.terms.paper import Reference
 from deeplfm.training import Rows, train
 
 PUBLIC_GUARD = 1e-7  # added to ρ² and to variances, whose roots have no gradient at 0

@@ -157,3 +157,16 @@ def test_components_add_up_and_draws_have_the_moments_of_the_prediction():
     # 5 standard errors for each of 18 numbers: fails by chance once in 100 000 runs of another seed
     np.testing.assert_array_less(np.abs(drawn.mean(0) - mean), 5 * np.sqrt(variance / 20_000))
     np.testing.assert_allclose(drawn.var(0), variance, rtol=5 * np.sqrt(2 / 20_000))
+
+
+def test_rows_without_noise_are_predicted():
+    # rounding is more than the prior then, and no factor of the precision of the weights exists
+    settings = config(2, seasons=(), has_reversion=False)
+    rng = np.random.default_rng(4)
+    x = np.column_stack([0.1 + np.arange(700) / 80, rng.normal(size=700)])
+    known = Known(x, 3 * x[:, 1], np.ones(700), np.zeros(700))
+    value = {"noise": 1e-8, "slope": 0.4, "level": 0.1, "covariate": 1e3}
+    parameters = np.log([value[name] for name in Layout(settings).names])
+    mean, variance = Solved.of([settings], [known], [parameters], x).moments()
+    np.testing.assert_allclose(mean, known.y, atol=1e-2)
+    assert (variance < 1e-4).all()

@@ -14,8 +14,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import KFold, cross_val_predict
 from torch import Tensor
 
-from deeplfm.baselines.base import Baseline
-from deeplfm.baselines.densities import scattered
+from deeplfm.baselines.base import Baseline, scattered
 from deeplfm.errors import ConfigError
 from deeplfm.predictive.mixture import Predictive
 

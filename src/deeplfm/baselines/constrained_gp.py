@@ -14,9 +14,8 @@ from scipy.interpolate import CubicHermiteSpline
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from deeplfm.baselines.base import Baseline
+from deeplfm.baselines.base import Baseline, of_functions
 from deeplfm.baselines.deep_states import DeepStates
-from deeplfm.baselines.densities import of_functions
 from deeplfm.baselines.gradient_matching import Matching
 from deeplfm.baselines.systems import SYSTEMS, System, follow
 from deeplfm.errors import ConfigError, InputError, TrainingDivergedError

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from deeplfm.baselines.evidence import fit_from
-from deeplfm.features.eq import ExponentiatedQuadratic
+from deeplfm.features.projections import ExponentiatedQuadratic
 from deeplfm.randomness import generator_for
 from deeplfm.variational import Frequencies
 

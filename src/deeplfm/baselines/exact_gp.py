@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from deeplfm.baselines.base import Baseline
-from deeplfm.baselines.densities import paths
+from deeplfm.baselines.base import Baseline, paths
 from deeplfm.baselines.evidence import fit_from
 from deeplfm.predictive.mixture import Predictive
 

@@ -13,8 +13,7 @@ from jaxtyping import Float, Int
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from deeplfm.baselines.base import Baseline
-from deeplfm.baselines.densities import paths
+from deeplfm.baselines.base import Baseline, paths
 from deeplfm.baselines.evidence import fit_from
 from deeplfm.errors import InputError
 from deeplfm.estimators.arrays import check_inputs

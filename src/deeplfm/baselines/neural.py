@@ -12,8 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from deeplfm.baselines.base import Baseline
-from deeplfm.baselines.densities import of_functions
+from deeplfm.baselines.base import Baseline, of_functions
 from deeplfm.baselines.descent import descend
 from deeplfm.errors import ConfigError
 from deeplfm.predictive.mixture import Predictive

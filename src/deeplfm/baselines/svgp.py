@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from deeplfm.baselines.base import Baseline
-from deeplfm.baselines.densities import paths
+from deeplfm.baselines.base import Baseline, paths
 from deeplfm.baselines.descent import descend
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import generator_for, seed_for

@@ -1,4 +1,4 @@
-"""Times from two columns: a date and a time of day (clock), as data loggers write them."""
+"""The columns of times: one, or a date and a time of day (clock), as data loggers write them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 from jaxtyping import Bool
 from numpy import ndarray
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from deeplfm.data.numbers import place_of
+from deeplfm.data.text import NAMELESS
 from deeplfm.errors import InputError
 from deeplfm.estimators.stamps import holds_timestamps, read_stamps
+from deeplfm.estimators.year_columns import find_year_columns
 
 _HOUR, _SECOND = r"(?P<hour>[01]?\d|2[0-4])", r"(?P<second>[0-5]\d(?:[.,]\d+)?)"
 _FORMS = (
@@ -22,6 +26,7 @@ _FORMS = (
 )
 _MIDNIGHT = r"[ T]00:00(?::00(?:\.0+)?)?$"
 _ISO = "%Y-%m-%d"
+_NAMES_OF_TIME = frozenset("t time date datetime timestamp day month year hour".split())
 _NAMES = frozenset("time clock hour hours hr uhrzeit zeit stunde heure hora ora".split())
 
 
@@ -164,4 +169,56 @@ def _refusal(
         f"{source}: column {name!r} does not hold {wanted}, in {int(is_bad.sum())} of {len(column)} "
         f"rows (first: {found} in {place_of(frame, first)}). Correct them, or name other "
         "columns with --time."
+    )
+
+
+def time_columns_of(
+    frame: pd.DataFrame, named: str | None, stamps: str | None, taken: list[str], source: str
+) -> list[str]:
+    """The column of times, or those of the date and the time of day."""
+    if named is None:
+        if stamps is None and (
+            parts := find_year_columns(frame.drop(columns=taken, errors="ignore"))
+        ):
+            return parts
+        time = stamps or first_if_time(frame, source)
+        return list(pair_of(frame, time, taken) or [time])
+    if named in frame.columns:
+        return [named]
+    halves = [half.strip() for half in named.split(",")]
+    if len(halves) > 1 and set(halves) <= set(frame.columns):
+        return halves
+    return list(named_pair(frame, named) or (halves if len(halves) == 2 else [named]))
+
+
+def times_beside_row_numbers(frame: pd.DataFrame) -> str | None:
+    """The column of timestamps, if the first column has no name and counts the rows."""
+    first, *others = frame.columns
+    numbers = frame[first].to_numpy()
+    if first != NAMELESS.format(1) or numbers.dtype.kind not in "if":
+        return None
+    if not bool((np.diff(numbers) == 1).all()):
+        return None
+    return next((name for name in others if holds_timestamps(frame[name])), None)
+
+
+def first_if_time(frame: pd.DataFrame, source: str) -> str:
+    """The first column, if its name or its values are those of times."""
+    name = str(frame.columns[0])
+    column = frame.iloc[:, 0].dropna()
+    if _NAMES_OF_TIME.intersection(re.split(r"[^a-z]+", name.lower())):
+        return name
+    if is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype):
+        if len(column) > 1 and bool((np.diff(column.to_numpy()) > 0).all()):
+            return name
+        reason = "its numbers do not always increase"
+    else:
+        try:
+            read_stamps(column, name)
+            return name
+        except InputError:
+            reason = f"it holds {str(column.iloc[0])!r}" if len(column) else "empty"
+    raise InputError(
+        f"{source}: the first column {name!r} does not look like time ({reason}). Name the "
+        f"column of times with --time; there are {', '.join(map(str, frame.columns))}."
     )

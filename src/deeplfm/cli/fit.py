@@ -89,7 +89,7 @@ def fit_series(
 ) -> DeepLFMForecaster:
     """Fit a forecaster with the options of the command."""
     from deeplfm.estimators import DeepLFMForecaster
-    from deeplfm.training.work import announce
+    from deeplfm.training.progress import announce
 
     started = time.monotonic()
     forecaster = DeepLFMForecaster(**settings.parameters(), progress=False if run.quiet else None)

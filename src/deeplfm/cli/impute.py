@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deeplfm.cli import panels, summary
+from deeplfm.cli.completion import complete_models
 from deeplfm.cli.fit import exit_if_interrupted, fit_series, save_model
 from deeplfm.cli.inputs import Series, load_forecaster, read_like, read_series
 from deeplfm.cli.options import (
@@ -19,7 +20,6 @@ from deeplfm.cli.options import (
     Overwrite,
     RunOptions,
     Table,
-    complete_models,
     flag,
     option,
 )

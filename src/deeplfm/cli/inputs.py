@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
     from deeplfm.estimators import DeepLFMForecaster
 
-_NAMES_OF_TIME = frozenset("t time date datetime timestamp day month year hour".split())
 _INDEX = "index"  # name of times without one in files written by forecast
 _CHUNK = 4096  # rows whose mixtures are held in memory at once
 
@@ -67,6 +65,7 @@ class Series:
 
 def read_series(source: str, file: FileOptions, columns: ColumnOptions) -> Series:
     """Read a table and determine the roles of its columns."""
+    from deeplfm.cli.clocks import time_columns_of, times_beside_row_numbers
     from deeplfm.estimators.known_inputs import is_category
     from deeplfm.estimators.over_series import series_column
     from deeplfm.estimators.year_columns import are_parts_of_a_year
@@ -75,10 +74,10 @@ def read_series(source: str, file: FileOptions, columns: ColumnOptions) -> Serie
     series = series_column(frame, columns.series)
     if series is not None:
         return _read_panel(source, frame, columns, series)
-    stamps = _times_beside_row_numbers(frame)
+    stamps = times_beside_row_numbers(frame)
     covariates = split_names(columns.covariate, frame)
     targets = split_names(columns.target, frame)
-    time_columns = _time_columns(frame, columns.time, stamps, [*targets, *covariates], source)
+    time_columns = time_columns_of(frame, columns.time, stamps, [*targets, *covariates], source)
     taken = [*time_columns, *covariates, *([] if stamps is None else frame.columns[:1])]
     others = [name for name in frame.columns if name not in taken]
     left_out = [] if targets else [name for name in others if not _is_numeric(frame[name])]
@@ -100,6 +99,7 @@ def read_series(source: str, file: FileOptions, columns: ColumnOptions) -> Serie
 
 def _read_panel(source: str, frame: pd.DataFrame, columns: ColumnOptions, series: str) -> Series:
     """A table in long form; a field that is no number is left to the fit of its series."""
+    from deeplfm.cli.clocks import time_columns_of
     from deeplfm.cli.panels import with_numbers
     from deeplfm.estimators.known_inputs import is_category
     from deeplfm.estimators.panel_columns import PanelColumns
@@ -109,7 +109,7 @@ def _read_panel(source: str, frame: pd.DataFrame, columns: ColumnOptions, series
     time: Any = columns.time
     if series in frame.columns and not (time is None and "ds" in frame.columns):
         first = frame[frame[series] == frame[series].iloc[0]].drop(columns=series)
-        found = _time_columns(first, time, None, [*targets, *covariates], source)
+        found = time_columns_of(first, time, None, [*targets, *covariates], source)
         if len(found) == 2 and not are_parts_of_a_year(found):
             raise InputError(
                 f"--time: {source} has its times in two columns, {found[0]!r} and {found[1]!r}, which a "
@@ -162,13 +162,13 @@ def read_like(
     columns: Sequence[str | int] | None = None,
 ) -> pd.DataFrame:
     """Read a table with the times and the columns of a model; by default all targets and covariates."""
-    from deeplfm.cli.clocks import named_pair, pair_of
+    from deeplfm.cli.clocks import first_if_time, named_pair, pair_of
 
     frame = read_frame(source, file, fewest_columns=2 if columns is None or columns else 1)
     time, known = forecaster.timeline_.name, frame.columns
     times: list[str | int]
     if time is None:  # the model was fitted to a frame indexed by time
-        index = _INDEX if _INDEX in known else _first_if_time(frame, source)
+        index = _INDEX if _INDEX in known else first_if_time(frame, source)
         times = list(pair_of(frame, index) or [index])
     elif forecaster.timeline_.columns:
         times = list(forecaster.timeline_.columns)
@@ -241,28 +241,6 @@ def read_frame(source: str, file: FileOptions, fewest_columns: int = 2) -> pd.Da
     )
 
 
-def _time_columns(
-    frame: pd.DataFrame, named: str | None, stamps: str | None, taken: list[str], source: str
-) -> list[str]:
-    """The column of times, or those of the date and the time of day."""
-    from deeplfm.cli.clocks import named_pair, pair_of
-    from deeplfm.estimators.year_columns import find_year_columns
-
-    if named is None:
-        if stamps is None and (
-            parts := find_year_columns(frame.drop(columns=taken, errors="ignore"))
-        ):
-            return parts
-        time = stamps or _first_if_time(frame, source)
-        return list(pair_of(frame, time, taken) or [time])
-    if named in frame.columns:
-        return [named]
-    halves = [half.strip() for half in named.split(",")]
-    if len(halves) > 1 and set(halves) <= set(frame.columns):
-        return halves
-    return list(named_pair(frame, named) or (halves if len(halves) == 2 else [named]))
-
-
 def _by_time(
     frame: pd.DataFrame, times: Sequence[str | int], numbers: Sequence[str], source: str
 ) -> pd.DataFrame:
@@ -308,46 +286,3 @@ def _check_roles(
             f"{source}: no column of numbers beside the times {' '.join(times)!r}. "
             "Give at least one target."
         )
-
-
-def _times_beside_row_numbers(frame: pd.DataFrame) -> str | None:
-    """The column of timestamps, if the first column has no name and counts the rows."""
-    import numpy as np
-
-    from deeplfm.data.text import NAMELESS
-    from deeplfm.estimators.stamps import holds_timestamps
-
-    first, *others = frame.columns
-    numbers = frame[first].to_numpy()
-    if first != NAMELESS.format(1) or numbers.dtype.kind not in "if":
-        return None
-    if not bool((np.diff(numbers) == 1).all()):
-        return None
-    return next((name for name in others if holds_timestamps(frame[name])), None)
-
-
-def _first_if_time(frame: pd.DataFrame, source: str) -> str:
-    """The first column, if its name or its values are those of times."""
-    import numpy as np
-    from pandas.api.types import is_bool_dtype, is_numeric_dtype
-
-    from deeplfm.estimators.stamps import read_stamps
-
-    name = str(frame.columns[0])
-    column = frame.iloc[:, 0].dropna()
-    if _NAMES_OF_TIME.intersection(re.split(r"[^a-z]+", name.lower())):
-        return name
-    if is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype):
-        if len(column) > 1 and bool((np.diff(column.to_numpy()) > 0).all()):
-            return name
-        reason = "its numbers do not always increase"
-    else:
-        try:
-            read_stamps(column, name)
-            return name
-        except InputError:
-            reason = f"it holds {str(column.iloc[0])!r}" if len(column) else "empty"
-    raise InputError(
-        f"{source}: the first column {name!r} does not look like time ({reason}). Name the "
-        f"column of times with --time; there are {', '.join(map(str, frame.columns))}."
-    )

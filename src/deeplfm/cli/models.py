@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 from deeplfm.cli.options import OutputOptions
@@ -42,19 +41,6 @@ def models(output: OutputOptions) -> None:
         terminal.print(table((title, ""), rows, words=2))
     terminal.print(f"Systems of layers (system=): {', '.join(SYSTEMS)}")
     terminal.print_json({"models": named, "terms": terms, "systems": list(SYSTEMS)})
-
-
-def complete_model(incomplete: str) -> Iterator[str]:
-    """Names of models, and of terms after the last plus."""
-    from deeplfm.estimators.candidates import NAMES
-    from deeplfm.terms import NAMED_MODELS, TERMS
-
-    before, plus, term = incomplete.rpartition("+")
-    blank = " " if term.startswith(" ") else ""
-    names = TERMS if plus else {**dict.fromkeys(NAMES), **NAMED_MODELS, **TERMS}
-    for name in names:
-        if name.startswith(term.strip()):
-            yield f"{before}{plus}{blank}{name}"
 
 
 def _of_class(kind: Any) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -12,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from deeplfm.cli.completion import complete_model, complete_models
 from deeplfm.cli.configuration import use_config
 from deeplfm.errors import InputError
 
@@ -24,22 +24,6 @@ def option(panel: str | None, metavar: str, help: str, *names: str, **more: Any)
 def flag(panel: str | None, name: str, help: str, *short: str) -> Any:
     """An option without a value."""
     return typer.Option(name, *short, metavar="", help=help, rich_help_panel=panel)
-
-
-def complete_models(incomplete: str) -> Iterator[str]:
-    """Saved models whose folder begins with the typed text, and folders that may hold some."""
-    folder, _, beginning = incomplete.rpartition("/")
-    place = Path(f"{folder}/" if folder or incomplete.startswith("/") else ".")
-    for path in sorted(place.glob("*/")):
-        if path.name.startswith(beginning) and (beginning or not path.name.startswith(".")):
-            shown = incomplete.removesuffix(beginning) + path.name
-            yield shown if (path / "model.json").exists() else f"{shown}/"
-
-
-def _complete_model(incomplete: str) -> Iterator[str]:
-    from deeplfm.cli.models import complete_model
-
-    return complete_model(incomplete)
 
 
 _result, _data, _model, _training, _run = (
@@ -220,7 +204,7 @@ class FitOptions:
             "MODEL",
             'Name such as auto, ensemble, dlfm or paper, or sum of terms such as "trend + season(12) + '
             'level"; deeplfm models lists all.',
-            autocompletion=_complete_model,
+            autocompletion=complete_model,
         ),
     ] = "auto"
     effort: Annotated[

@@ -18,9 +18,8 @@ from deeplfm.data.physionet import (
     fetch_mimic,
 )
 from deeplfm.data.places import File, data_cache, find, user_folder
-from deeplfm.data.toy import toy_system
-from deeplfm.data.uci import Fold, Table, fetch_folds, load_fold
-from deeplfm.data.uci_folds import POWERPLANT, PROTEIN
+from deeplfm.data.simulated import toy_system
+from deeplfm.data.uci import POWERPLANT, PROTEIN, Fold, Table, fetch_folds, load_fold
 from deeplfm.errors import ConfigError, InputError
 from deeplfm.io.files import write_whole
 

@@ -11,12 +11,11 @@ from deeplfm.model import DeepLFM
 from deeplfm.selection.candidate import Candidate
 from deeplfm.terms.base import BuildContext
 from deeplfm.terms.initial import mean_field
-from deeplfm.terms.table import initialise_fine
+from deeplfm.terms.table import initialise_fine, n_components_of
 from deeplfm.training import Phase, Rows, Schedule
 
 _STEPS = 800
 _FEWEST_FEATURES, _MOST_FEATURES, _ROWS_PER_FEATURE = 50, 500, 20
-_MOST_COMPONENTS, _ROWS_PER_COMPONENT = 24, 50
 _LOGIT_SCALE = 3.0  # prior standard deviation of the functions that weigh components
 _WEIGHT_STD = 0.1  # initial, of q(W)
 
@@ -25,8 +24,7 @@ def mixture_density_candidate(context: BuildContext) -> Candidate:
     """For tables whose targets are not Gaussian given the inputs, such as near either of two values."""
 
     def build(rows: Rows, seed: int) -> DeepLFM:
-        n_outputs, n_known = rows.y.shape[1], int((~rows.y.isnan()).sum(0).min())
-        n_components = max(2, min(_MOST_COMPONENTS, n_known // _ROWS_PER_COMPONENT))
+        n_outputs, n_components = rows.y.shape[1], n_components_of(rows)
         n_features = min(_MOST_FEATURES, max(_FEWEST_FEATURES, len(rows) // _ROWS_PER_FEATURE))
         block = BlockConfig("eq", n_features=n_features, extras=("constant", "trend"))
         output = LayerConfig(n_outputs * n_components, (block,))

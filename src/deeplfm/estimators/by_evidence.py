@@ -26,7 +26,8 @@ from deeplfm.predictive.mixture import mix, nmse
 from deeplfm.selection.average import ModelAverage
 from deeplfm.selection.candidate import Candidate
 from deeplfm.selection.parallel import attempt_all
-from deeplfm.selection.select import CandidateResult, Comparison, Selection, compare
+from deeplfm.selection.record import CandidateResult, Selection
+from deeplfm.selection.select import Comparison, compare
 from deeplfm.selection.split import hold_out
 from deeplfm.statespace import StateSpaceLFM
 from deeplfm.terms import Sum
@@ -34,7 +35,7 @@ from deeplfm.terms.candidates import CHALLENGERS
 from deeplfm.training import Rows, RowSource
 from deeplfm.training.checkpoint import part
 from deeplfm.training.interruption import stop_reason, stop_requested, time_left, within
-from deeplfm.training.loop import History
+from deeplfm.training.schedule import History
 
 Prepare = Callable[[NDArray[np.bool_], bool], tuple[Scaling, Rows, list[Candidate]]]
 

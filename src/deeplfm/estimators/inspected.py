@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
@@ -10,37 +9,25 @@ from jaxtyping import Float64
 from numpy import ndarray
 
 from deeplfm.errors import InputError
-from deeplfm.estimators.columns import Name, as_frame
+from deeplfm.estimators.columns import as_frame
+from deeplfm.estimators.forecasting import Forecasting
 from deeplfm.estimators.over_series import over_series
-from deeplfm.estimators.record import Record
-from deeplfm.estimators.timeline import Timeline
 from deeplfm.inspection.forces import Curve
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from deeplfm.estimators.forecaster import DeepLFMForecaster
-    from deeplfm.estimators.regressor import DeepLFMRegressor
 
 
-class InspectedForecaster(ABC):
+class InspectedForecaster(Forecasting):
     """Components, forces and figures of a fitted forecaster."""
-
-    regressor_: DeepLFMRegressor
-    timeline_: Timeline
-    targets_: list[Name]
-    training_: pd.DataFrame
 
     def _html_repr(self) -> str:
         """A summary for notebooks."""
         from deeplfm.estimators.notebook import forecaster_html
 
         return forecaster_html(cast("DeepLFMForecaster", self))
-
-    @property
-    @abstractmethod
-    def _record(self) -> Record:
-        """The training rows and their time axis."""
 
     @over_series
     def components(

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
-import torch
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from deeplfm.errors import ConfigError
 from deeplfm.estimators.arrays import check_targets
-from deeplfm.estimators.scaling import Scaling
-from deeplfm.estimators.targets import Labels
-from deeplfm.inspection import depth, forces, physics, spectra
+from deeplfm.estimators.predicting import Predicting
+from deeplfm.inspection import depth, forces, spectra
 from deeplfm.inspection.components import components
 from deeplfm.inspection.fitted import FittedModel
 from deeplfm.inspection.forces import Curve
-from deeplfm.inspection.physics import Equation
-from deeplfm.inspection.spectra import Spectrum
-from deeplfm.predictive.mixture import Predictive
-from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.select import Selection
+from deeplfm.inspection.spectra import Equation, Spectrum
+from deeplfm.selection.record import Selection
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,13 +24,10 @@ if TYPE_CHECKING:
     from deeplfm.estimators.regressor import DeepLFMRegressor
 
 
-class Inspected(ABC):
+class Inspected(Predicting):
     """Parts of a fitted model: components, forces, hidden layers, equations and spectra."""
 
-    model_: ModelAverage
     fit_result_: Selection
-    scaling_: Scaling
-    labels_: Labels
     is_series_: bool
 
     def _html_repr(self) -> str:
@@ -122,7 +112,7 @@ class Inspected(ABC):
 
     def equations(self) -> list[Equation]:
         """Differential equations in time that were learned: coefficients and time constants."""
-        return physics.equations(self._fitted())
+        return spectra.equations(self._fitted())
 
     def filters(self) -> list[Spectrum]:
         """Gain of each differential equation in time, by frequency."""
@@ -165,18 +155,6 @@ class Inspected(ABC):
             seen = pd.DataFrame(targets.astype(np.float64), index=time, columns=names)
         fans = fans_of(self._posterior(inputs[order]), names)
         return forecast_figure(time, fans, later=seen, later_label="observations")
-
-    @abstractmethod
-    def _inputs(self, X: Any) -> NDArray[Any]:
-        """Rows of the user's, checked."""
-
-    @abstractmethod
-    def _tensor(self, values: NDArray[Any], is_scaled: bool = False) -> torch.Tensor:
-        """Rows as the models see them."""
-
-    @abstractmethod
-    def _posterior(self, x: NDArray[Any]) -> Predictive:
-        """Prediction of checked rows."""
 
     def _fitted(self) -> FittedModel:
         check_is_fitted(self)

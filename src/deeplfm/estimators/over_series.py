@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 import pandas as pd
 from sklearn.base import clone
 
-from deeplfm.errors import InputError, NoPanelError
+from deeplfm.errors import ConfigError, InputError, NoPanelError
 from deeplfm.estimators.columns import as_frame
 from deeplfm.estimators.panel import Panel
 from deeplfm.estimators.panel_columns import PanelColumns
 from deeplfm.estimators.saving import _parameters, _restored
+from deeplfm.estimators.settings import DeepLFMSettings
 from deeplfm.io.archive import reading
 from deeplfm.io.storage import PARTS, write_folder
 from deeplfm.selection.backends import on_backend
@@ -79,7 +80,7 @@ def _is_frame(value: Any) -> bool:
     return isinstance(value, pd.DataFrame) or hasattr(value, "__dataframe__")
 
 
-class OverSeries:
+class OverSeries(DeepLFMSettings):
     """Fits and parts of a forecaster of many series."""
 
     panel_: Panel | None = None  # where the frame holds several series
@@ -126,6 +127,14 @@ class OverSeries:
         )
         return model.forecast(horizon, **options)
 
+    def _settings(self) -> dict[str, Any]:
+        """Parameters of the regressor."""
+        if self.is_series is False:
+            raise ConfigError(
+                "is_series: False found, but a forecaster learns series. Use DeepLFMRegressor for tables."
+            )
+        return self.get_params() | {"is_series": True}
+
     @property
     def _panel(self) -> Panel:
         if self.panel_ is None:
@@ -149,11 +158,10 @@ class OverSeries:
         self.panel_ = None
         if column is None:
             return False
-        forecaster = cast("DeepLFMForecaster", self)
-        forecaster._settings()
+        self._settings()
         columns = PanelColumns.choose(frame, column, *roles)
-        with on_backend(forecaster.backend):
-            panel = Panel.fit(forecaster, frame, columns, options, is_pooled)
+        with on_backend(self.backend):
+            panel = Panel.fit(cast("DeepLFMForecaster", self), frame, columns, options, is_pooled)
         if not (panel.table["status"] == "fitted").any():
             first = panel.table.iloc[0]
             raise InputError(

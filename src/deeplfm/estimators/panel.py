@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-import random
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,22 +15,20 @@ import pandas as pd
 from deeplfm.errors import InputError
 from deeplfm.estimators.panel_columns import PanelColumns
 from deeplfm.estimators.panel_parts import (
-    FAILED,
-    LEFT_OUT,
+    LOST,
     Called,
     CallPart,
     FitPart,
-    FittedPart,
     Row,
+    Run,
+    batched,
     call_part,
-    fit_part,
     restored,
 )
-from deeplfm.estimators.pooling import evidence_of_part, pooled_prior
 from deeplfm.estimators.saving import plain_prior, read_prior
 from deeplfm.io.archive import tensors_under
 from deeplfm.io.files import versions
-from deeplfm.io.parts import content_of, pack, parts_in, unpack, write_parts
+from deeplfm.io.parts import content_of, unpack
 from deeplfm.selection.backends import LostWorkerError, as_finished, is_cluster, n_workers
 from deeplfm.statespace import Prior
 from deeplfm.training.checkpoint import checkpointed
@@ -42,9 +39,6 @@ if TYPE_CHECKING:
     from deeplfm.estimators.forecaster import DeepLFMForecaster
 
 _MOST_IN_PART, _FEWEST_PARTS = 20, 50
-_MOST_POOLED = 200  # series that the shared prior is learned from
-_PRIOR_PART = 999_999  # number of the file of a checkpoint that holds the prior
-_LOST = "its worker ended each time, most likely for lack of memory"
 
 
 @dataclass
@@ -91,11 +85,11 @@ class Panel:
             within(forecaster.time_limit),
         ):
             place = None if forecaster.checkpoint is None else Path(forecaster.checkpoint)
-            run = _Run(place, n_workers(forecaster.n_jobs), forecaster.progress)
+            run = Run(place, n_workers(forecaster.n_jobs), forecaster.progress)
             prior = run.prior(work, frames, size) if is_pooled else None
             if prior is not None:
                 work = work._replace(parameters=settings | {"prior": prior})
-            tasks = [work._replace(frames=some) for some in _batched(frames, size)]
+            tasks = [work._replace(frames=some) for some in batched(frames, size)]
             parts, rows = run.fits(tasks)
         table = pd.DataFrame(rows, columns=["part", "number", *Row._fields]).set_index("series")
         return cls(columns, parts, table.rename_axis(columns.series), prior)
@@ -148,7 +142,7 @@ class Panel:
         with progress_bar(method, forecaster.progress, unit="parts") as bar, graceful_interrupts():
             for task, called in as_finished(call_part, tasks, n_workers(forecaster.n_jobs)):
                 if isinstance(called, LostWorkerError):
-                    called = Called({}, {n: _LOST for n, *_ in tasks[task].calls}, None)
+                    called = Called({}, {n: LOST for n, *_ in tasks[task].calls}, None)
                 found[numbers[task]] = called
                 bar.update(len(found), len(tasks), math.nan)
                 if stop_requested():
@@ -225,97 +219,9 @@ class Panel:
         return cls(columns, parts, table, read_prior(content["prior"]))
 
 
-@dataclass
-class _Run:
-    """Parts that are worked on, and kept in a folder."""
-
-    place: Path | None
-    n_jobs: int
-    progress: bool | None
-
-    def fits(self, tasks: list[FitPart]) -> tuple[list[bytes | Path], list[tuple[Any, ...]]]:
-        """Content of all parts, and rows of the table: those that the folder has, and the others."""
-        kept = {} if self.place is None else parts_in(self.place)
-        parts: dict[int, bytes | Path] = {}
-        tables: dict[int, list[Row]] = {}
-        for number in range(len(tasks)):
-            if number in kept:
-                parts[number] = kept[number]
-                described, _ = unpack(content_of(kept[number]))
-                tables[number] = [Row(**row) for row in described["table"]]
-        for number, done in self._each("series", fit_part, tasks, parts):
-            parts[number], tables[number] = done.content, done.table
-            if self.place is not None and not done.was_cut:
-                (name,) = write_parts(self.place, [(number, done.content)])
-                parts[number] = self.place / name
-        rows = [
-            (part, number, *row)
-            for part in range(len(tasks))
-            for number, row in enumerate(tables[part])
-        ]
-        return [parts[number] for number in range(len(tasks))], rows
-
-    def prior(
-        self, work: FitPart, frames: list[tuple[Any, pd.DataFrame]], size: int
-    ) -> dict[str, Prior] | None:
-        """The prior that a sample of the series shares."""
-        kept = {} if self.place is None else parts_in(self.place)
-        if _PRIOR_PART in kept:
-            return read_prior(unpack(content_of(kept[_PRIOR_PART]))[0]["prior"])
-        chosen = sorted(random.Random(0).sample(range(len(frames)), min(len(frames), _MOST_POOLED)))
-        tasks = [
-            work._replace(frames=[frames[i] for i in some])
-            for some in _batched(chosen, min(size, 4))
-        ]
-        found = dict(self._each("prior", evidence_of_part, tasks, {}))
-        known = [found[number] for number in sorted(found) if isinstance(found[number], list)]
-        prior = pooled_prior([item for items in known for item in items])
-        if self.place is not None and not stop_requested():
-            write_parts(self.place, [(_PRIOR_PART, pack({"prior": plain_prior(prior)}, {}))])
-        return prior
-
-    def _each(
-        self,
-        label: str,
-        function: Callable[[FitPart], Any],
-        tasks: list[FitPart],
-        done: Mapping[int, Any],
-    ) -> Iterator[tuple[int, Any]]:
-        """Number and result of each task that is not done; what is left when work ends is left out."""
-        left = [number for number in range(len(tasks)) if number not in done]
-        finished: set[int] = set()
-        total = sum(len(task.frames) for task in tasks)
-        n_series = total - sum(len(tasks[number].frames) for number in left)
-        with progress_bar(label, self.progress, unit="series") as bar:
-            bar.update(n_series, total, math.nan)
-            for index, result in as_finished(function, [tasks[i] for i in left], self.n_jobs):
-                number = left[index]
-                finished.add(number)
-                if isinstance(result, LostWorkerError):
-                    result = _nothing(tasks[number], FAILED, _LOST)
-                yield number, result
-                n_series += len(tasks[number].frames)
-                bar.update(n_series, total, math.nan)
-                if stop_requested() and self.n_jobs > 1:
-                    break
-        for number in left:
-            if number not in finished:
-                yield number, _nothing(tasks[number], LEFT_OUT, "the fit was ended before")
-
-
-def _nothing(task: FitPart, status: str, reason: str) -> FittedPart:
-    table = [Row(name, len(frame), status, reason, 0.0) for name, frame in task.frames]
-    content = {"series": [{"kind": None}] * len(table), "table": [row._asdict() for row in table]}
-    return FittedPart(pack(content, {}), table, was_cut=True)
-
-
 def _digest(frames: list[tuple[Any, pd.DataFrame]]) -> str:
     digest = hashlib.sha256()
     for name, frame in frames:
         digest.update(repr((name, list(frame.columns))).encode())
         digest.update(pd.util.hash_pandas_object(frame, index=True).to_numpy().tobytes())
     return digest.hexdigest()
-
-
-def _batched(items: Sequence[Any], size: int) -> Iterator[list[Any]]:
-    return (list(items[i : i + size]) for i in range(0, len(items), size))

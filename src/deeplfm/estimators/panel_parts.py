@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import math
+import random
 import time
 import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 from torch import Tensor
 
-from deeplfm.errors import DeepLFMError
+from deeplfm.errors import DeepLFMError, InputError
 from deeplfm.estimators.panel_columns import PanelColumns
+from deeplfm.estimators.pooling import evidence_of_part, pooled_prior
+from deeplfm.estimators.saving import plain_prior, read_prior
 from deeplfm.estimators.seasonal_naive import SeasonalNaive
 from deeplfm.io.archive import reading, tensors_under
-from deeplfm.io.parts import content_of, pack, unpack
-from deeplfm.training.interruption import stop_reason
-from deeplfm.training.progress import no_bars
+from deeplfm.io.parts import content_of, pack, parts_in, unpack, write_parts
+from deeplfm.selection.backends import LostWorkerError, as_finished
+from deeplfm.statespace import Prior
+from deeplfm.training.interruption import stop_reason, stop_requested
+from deeplfm.training.progress import no_bars, progress_bar
 
 if TYPE_CHECKING:
     from deeplfm.estimators.forecaster import DeepLFMForecaster
 
+_MOST_POOLED = 200  # series that the shared prior is learned from
+_PRIOR_PART = 999_999  # number of the file of a checkpoint that holds the prior
+LOST = "its worker ended each time, most likely for lack of memory"
 FITTED, FAILED, LEFT_OUT = "fitted", "failed", "left out"
 _ENDED = {"interrupt": "the fit was interrupted", "time": "the time limit was reached"}
 
@@ -93,7 +104,8 @@ def _fitted(
         warnings.simplefilter("always")
         try:
             description, tensors = work.one(frame)._described()
-            row = Row(name, len(frame), FITTED, _first(notes), time.process_time() - began)
+            note = " ".join(str(notes[0].message).split())[:300] if notes else ""
+            row = Row(name, len(frame), FITTED, note, time.process_time() - began)
             return {"kind": "forecaster", **description}, tensors, row
         except Exception as found:  # a bad series never stops the others
             error = found
@@ -169,8 +181,6 @@ def restored(
     kind: type[DeepLFMForecaster], own: dict[str, Any], tensors: dict[str, Tensor], reason: str
 ) -> DeepLFMForecaster:
     """The forecaster of a series."""
-    from deeplfm.errors import InputError
-
     if own["kind"] != "forecaster":
         raise InputError(f"it was not fitted: {reason}")
     with reading("a part of the panel", kind):
@@ -181,10 +191,6 @@ def reason_of(error: Exception) -> str:
     """An error in one line."""
     text = " ".join(str(error).split())[:300]
     return text if isinstance(error, DeepLFMError) else f"{type(error).__name__}: {text}"
-
-
-def _first(notes: list[warnings.WarningMessage]) -> str:
-    return " ".join(str(notes[0].message).split())[:300] if notes else ""
 
 
 def _long(table: pd.DataFrame, columns: PanelColumns, time_name: Any, name: Any) -> pd.DataFrame:
@@ -201,3 +207,92 @@ def _long(table: pd.DataFrame, columns: PanelColumns, time_name: Any, name: Any)
         table = table.drop(columns=columns.series)
     table.insert(0, columns.series, name)
     return table
+
+
+@dataclass
+class Run:
+    """Parts that are worked on, and kept in a folder."""
+
+    place: Path | None
+    n_jobs: int
+    progress: bool | None
+
+    def fits(self, tasks: list[FitPart]) -> tuple[list[bytes | Path], list[tuple[Any, ...]]]:
+        """Content of all parts, and rows of the table: those that the folder has, and the others."""
+        kept = {} if self.place is None else parts_in(self.place)
+        parts: dict[int, bytes | Path] = {}
+        tables: dict[int, list[Row]] = {}
+        for number in range(len(tasks)):
+            if number in kept:
+                parts[number] = kept[number]
+                described, _ = unpack(content_of(kept[number]))
+                tables[number] = [Row(**row) for row in described["table"]]
+        for number, done in self._each("series", fit_part, tasks, parts):
+            parts[number], tables[number] = done.content, done.table
+            if self.place is not None and not done.was_cut:
+                (name,) = write_parts(self.place, [(number, done.content)])
+                parts[number] = self.place / name
+        rows = [
+            (part, number, *row)
+            for part in range(len(tasks))
+            for number, row in enumerate(tables[part])
+        ]
+        return [parts[number] for number in range(len(tasks))], rows
+
+    def prior(
+        self, work: FitPart, frames: list[tuple[Any, pd.DataFrame]], size: int
+    ) -> dict[str, Prior] | None:
+        """The prior that a sample of the series shares."""
+        kept = {} if self.place is None else parts_in(self.place)
+        if _PRIOR_PART in kept:
+            return read_prior(unpack(content_of(kept[_PRIOR_PART]))[0]["prior"])
+        chosen = sorted(random.Random(0).sample(range(len(frames)), min(len(frames), _MOST_POOLED)))
+        tasks = [
+            work._replace(frames=[frames[i] for i in some])
+            for some in batched(chosen, min(size, 4))
+        ]
+        found = dict(self._each("prior", evidence_of_part, tasks, {}))
+        known = [found[number] for number in sorted(found) if isinstance(found[number], list)]
+        prior = pooled_prior([item for items in known for item in items])
+        if self.place is not None and not stop_requested():
+            write_parts(self.place, [(_PRIOR_PART, pack({"prior": plain_prior(prior)}, {}))])
+        return prior
+
+    def _each(
+        self,
+        label: str,
+        function: Callable[[FitPart], Any],
+        tasks: list[FitPart],
+        done: Mapping[int, Any],
+    ) -> Iterator[tuple[int, Any]]:
+        """Number and result of each task that is not done; what is left when work ends is left out."""
+        left = [number for number in range(len(tasks)) if number not in done]
+        finished: set[int] = set()
+        total = sum(len(task.frames) for task in tasks)
+        n_series = total - sum(len(tasks[number].frames) for number in left)
+        with progress_bar(label, self.progress, unit="series") as bar:
+            bar.update(n_series, total, math.nan)
+            for index, result in as_finished(function, [tasks[i] for i in left], self.n_jobs):
+                number = left[index]
+                finished.add(number)
+                if isinstance(result, LostWorkerError):
+                    result = _nothing(tasks[number], FAILED, LOST)
+                yield number, result
+                n_series += len(tasks[number].frames)
+                bar.update(n_series, total, math.nan)
+                if stop_requested() and self.n_jobs > 1:
+                    break
+        for number in left:
+            if number not in finished:
+                yield number, _nothing(tasks[number], LEFT_OUT, "the fit was ended before")
+
+
+def _nothing(task: FitPart, status: str, reason: str) -> FittedPart:
+    table = [Row(name, len(frame), status, reason, 0.0) for name, frame in task.frames]
+    content = {"series": [{"kind": None}] * len(table), "table": [row._asdict() for row in table]}
+    return FittedPart(pack(content, {}), table, was_cut=True)
+
+
+def batched(items: Sequence[Any], size: int) -> Iterator[list[Any]]:
+    """Items in lists of a size."""
+    return (list(items[i : i + size]) for i in range(0, len(items), size))

@@ -11,16 +11,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deeplfm.estimators.panel_parts import FitPart
 from deeplfm.statespace import PRIOR, Prior, StateSpaceLFM
 from deeplfm.statespace.parameters import Layout
 from deeplfm.training.interruption import stop_requested
 from deeplfm.training.progress import no_bars
+
+if TYPE_CHECKING:
+    from deeplfm.estimators.panel_parts import FitPart
 
 _PRIOR_SERIES = 4.0  # series that the prior of a single one counts as
 _LEAST_SPREAD = 0.2  # of a logarithm

@@ -18,7 +18,8 @@ from deeplfm.estimators.columns import Name, Roles, as_frame, check_complete, li
 from deeplfm.estimators.known_inputs import KnownInputs
 from deeplfm.estimators.layouts import layout_of
 from deeplfm.estimators.stamps import date_order_of, kind_of, read_stamps
-from deeplfm.estimators.timeline import ROUNDING, Timeline
+from deeplfm.estimators.steps import ROUNDING
+from deeplfm.estimators.timeline import Timeline
 
 FEWEST_KNOWN = 3
 _WIDE, _MOST_MISSING = 1.5, 10  # usual steps that are a gap; steps without a row for each with one

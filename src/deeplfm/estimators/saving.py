@@ -23,7 +23,7 @@ from deeplfm.io.archive import Contents, reading, restore, tensors_under
 from deeplfm.io.files import versions
 from deeplfm.selection.average import ModelAverage
 from deeplfm.selection.finished import describe_member, new_member
-from deeplfm.selection.select import Selection
+from deeplfm.selection.record import Selection
 from deeplfm.statespace import Prior
 from deeplfm.terms import from_json, to_json
 from deeplfm.training.distributed import world

@@ -10,7 +10,7 @@ import torch
 
 from deeplfm.baselines.exact_gp import ExactGP
 from deeplfm.baselines.random_features import DeepEQ
-from deeplfm.data.toy import ToyData, toy_system
+from deeplfm.data.simulated import ToyData, toy_system
 from deeplfm.estimators import DeepLFMRegressor
 from deeplfm.experiments.scores import ScoreRow, score
 from deeplfm.predictive.mixture import Predictive

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.errors import InputError
+from deeplfm.estimators import DeepLFMRegressor
+from deeplfm.experiments.declaration import Split
 from deeplfm.io.files import versions, write_whole
+from deeplfm.kernels import compiled_kernels
+from deeplfm.model import DeepLFM
 from deeplfm.predictive.mixture import Predictive, coverage, mnll, nmse
+from deeplfm.training import Rows, train
 
 
 @dataclass(frozen=True)
@@ -117,3 +122,40 @@ def plain(value: Any) -> Any:
     if isinstance(value, str | int | None):
         return value
     return [plain(item) for item in value] if isinstance(value, Iterable) else str(value)
+
+
+VALIDATION = "validation"
+_N_POINTS = 20
+_START_ROWS = 10_000
+
+
+def validation_curve(model: Any, split: Split, seed: int) -> list[dict[str, float]]:
+    """Step, NMSE and MNLL during the training of a model's first candidate; empty for other models.
+
+    The candidate is trained again on all training rows, without held-out rows of its own.
+
+    Args:
+        model: a fitted estimator.
+        split: a table whose part ``validation`` is scored.
+        seed: of the training.
+    """
+    model = getattr(model, "regressor_", model)  # of a comparator made of our parts
+    if not isinstance(model, DeepLFMRegressor) or VALIDATION not in split.x_test:
+        return []
+    models = model._models(is_series=False)
+    candidate, *_ = model._candidates(models, time_scale=1.0)
+
+    def rows_of(x: Any, y: Any) -> Rows:
+        dtype = model._dtype(models)
+        return Rows(torch.tensor(x, dtype=dtype), torch.tensor(y, dtype=dtype))
+
+    rows = rows_of(split.x_train, split.y_train)
+    start = rows.take(torch.arange(min(_START_ROWS, len(rows))))
+    validation = rows_of(split.x_test[VALIDATION], split.y_test[VALIDATION])
+    built = candidate.build(start, seed)
+    if candidate.schedule is None or not isinstance(built, DeepLFM):
+        return []
+    every = max(1, candidate.schedule.n_steps // _N_POINTS)
+    schedule = replace(candidate.schedule, validate_every=every)
+    with compiled_kernels(model.compile):
+        return train(built, rows, schedule, seed, validation).validation

@@ -20,10 +20,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from deeplfm.experiments.curves import validation_curve
 from deeplfm.experiments.declaration import Case, Entry, Split
 from deeplfm.experiments.models import NotAvailableError
-from deeplfm.experiments.scores import plain, score, write_document
+from deeplfm.experiments.scores import plain, score, validation_curve, write_document
 from deeplfm.experiments.source import source_digest
 from deeplfm.io.files import versions, write_whole
 from deeplfm.terms import to_json

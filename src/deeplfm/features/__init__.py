@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deeplfm.errors import ConfigError
-from deeplfm.features.arc_cosine import ArcCosine, ArcCosine0, ArcCosine2
 from deeplfm.features.base import FeatureMap
-from deeplfm.features.eq import ExponentiatedQuadratic
 from deeplfm.features.harmonic import HarmonicMap
 from deeplfm.features.ode1 import FirstOrder
 from deeplfm.features.ode2 import SecondOrder
+from deeplfm.features.projections import ArcCosine, ArcCosine0, ArcCosine2, ExponentiatedQuadratic
 from deeplfm.features.response import Response
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from deeplfm.inspection.components import member_moments
 from deeplfm.inspection.fitted import FittedModel
 from deeplfm.model import DeepLFM
 from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.select import Selection
+from deeplfm.selection.record import Selection
 from deeplfm.statespace import StateSpaceLFM
 
 

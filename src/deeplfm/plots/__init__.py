@@ -8,11 +8,10 @@ pyplot and its global state: save a figure with ``figure.savefig(path)``.
 from deeplfm.plots.calibration import calibration_figure, plot_coverage, plot_pit
 from deeplfm.plots.curves import components_figure, forces_figure, hidden_figure, plot_curve
 from deeplfm.plots.fan import COVERAGES, Fan, fans_from, fans_of, interval_levels, plot_fan
-from deeplfm.plots.forecast import forecast_figure, plot_forecast
+from deeplfm.plots.forecast import forecast_figure, plot_forecast, toy_figure
 from deeplfm.plots.learning import learning_figure, plot_learning
 from deeplfm.plots.spectra import filters_figure, plot_filter, plot_spectrum, spectrum_figure
 from deeplfm.plots.timeaxis import TimeAxis
-from deeplfm.plots.toy import toy_figure
 
 __all__ = [
     "COVERAGES",

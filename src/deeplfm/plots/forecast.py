@@ -1,4 +1,4 @@
-"""Forecasts: fans over time, with training data, held-out data and gaps."""
+"""Forecasts: fans over time, with training data, held-out data and gaps; and the figure of the toy."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy import ndarray
 
+from deeplfm.data.simulated import ToyData
 from deeplfm.errors import InputError
 from deeplfm.plots.dense import gaps_of, plot_observations
-from deeplfm.plots.fan import Fan, plot_fan
+from deeplfm.plots.fan import Fan, fans_of, plot_fan
 from deeplfm.plots.style import (
+    DARK,
     GREEN,
     ORANGE,
+    SMALL,
     VERMILION,
     Marks,
     column,
@@ -32,6 +35,7 @@ from deeplfm.plots.style import (
     tidy,
 )
 from deeplfm.plots.timeaxis import TimeAxis
+from deeplfm.predictive.mixture import Predictive
 
 HELD_OUT = "held-out data"
 
@@ -177,3 +181,34 @@ def _mark_gaps(ax: Axes, position: Float64[ndarray, " n"], value: Float64[ndarra
     for start, end in gaps_of(position, value):
         ax.axvspan(start, end, **hatching, linewidth=0, label=label, zorder=1.9)
         label = "_"
+
+
+def toy_figure(
+    data: ToyData, posteriors: Mapping[str, Predictive], titles: Mapping[str, str]
+) -> Figure:
+    """The paper's figure of the toy: one panel for each model, with a title such as its scores."""
+    series = pd.Series(data.standardised(data.value), index=data.time)
+    parts = {f"{name} test": getattr(data, name) for name in ("extrapolation", "interpolation")}
+    n_models = len(posteriors)
+    n_columns = n_models if n_models < 4 else 2
+    figure, axes = panels(n_models, n_columns=n_columns, width=4.2 * n_columns, height=2.2)
+    for ax, (name, posterior) in zip(axes, posteriors.items(), strict=True):
+        plot_forecast(
+            ax,
+            data.time,
+            fans_of(posterior, [name])[name],
+            training=series.iloc[data.train],
+            later={label: series.iloc[rows] for label, rows in parts.items()},
+            time_label="time",
+        )
+        ax.set_title(titles[name], loc="left", fontsize=SMALL, color=DARK, linespacing=1.4)
+        above: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+        ax.annotate(name, (0, 1), (0, 34), fontsize=12, fontweight="bold", **above)
+    for number, ax in enumerate(axes):
+        if number:
+            ax.sharey(axes[0])
+        if number % n_columns:
+            ax.tick_params(labelleft=False)
+        else:
+            ax.set_ylabel("y, standardised")
+    return finished(figure)

@@ -23,7 +23,7 @@ from deeplfm.report.prediction import (
     predict,
 )
 from deeplfm.report.record_statistics import Record, read_record
-from deeplfm.selection.select import Selection
+from deeplfm.selection.record import Selection
 from deeplfm.selection.split import hold_out
 from deeplfm.training import Rows
 

@@ -16,7 +16,7 @@ from deeplfm.report.content import Evaluation, Peak
 from deeplfm.report.prediction import LEVELS
 from deeplfm.report.record_statistics import Record
 from deeplfm.report.wording import aligned, amount, count, percent
-from deeplfm.selection.select import Selection
+from deeplfm.selection.record import Selection
 from deeplfm.terms import to_json
 
 _SCORE_NAMES = {

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from deeplfm.likelihoods import Likelihood
 from deeplfm.predictive.mixture import Predictive
-from deeplfm.training.conditioning import Conditioned
-from deeplfm.training.loop import History
-from deeplfm.training.schedule import Schedule
+from deeplfm.training.rows import Conditioned
+from deeplfm.training.schedule import History, Schedule
 
 
 class Member(Conditioned, Protocol):

@@ -16,7 +16,7 @@ from deeplfm.io.storage import Contents
 from deeplfm.model import DeepLFM
 from deeplfm.selection.candidate import Candidate, FittedCandidate, Member, Score
 from deeplfm.statespace import SharedForcesLFM, StateSpaceConfig, StateSpaceLFM
-from deeplfm.training.loop import History
+from deeplfm.training.schedule import History
 
 KINDS: dict[str, type] = {kind.__name__: kind for kind in (DeepLFM, StateSpaceLFM, SharedForcesLFM)}
 Kind = TypeVar("Kind", bound=type)

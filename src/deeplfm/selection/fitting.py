@@ -17,12 +17,12 @@ from deeplfm.randomness import seed_for
 from deeplfm.selection.candidate import Candidate, Fit, FittedCandidate, Member, Score
 from deeplfm.selection.parallel import FAILURES
 from deeplfm.selection.split import Split, rows_to_initialise
-from deeplfm.training.conditioning import condition, statistics
 from deeplfm.training.distributed import world
 from deeplfm.training.interruption import stop_reason, stop_requested, time_left, within
-from deeplfm.training.loop import History, train
+from deeplfm.training.loop import train
 from deeplfm.training.progress import progress_bar
-from deeplfm.training.rows import Rows, RowSource
+from deeplfm.training.rows import Rows, RowSource, condition, statistics
+from deeplfm.training.schedule import History
 
 TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 INFLATIONS = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0)

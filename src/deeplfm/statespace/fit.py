@@ -117,6 +117,8 @@ class Posterior:
         try:
             value, gradient = self.evidence(parameters)
         except np.linalg.LinAlgError:
+            value = -np.inf
+        if value == -np.inf:
             return WORST, np.zeros_like(parameters)
         return 0.5 * float(off @ off) - value, off / self.spread - gradient
 

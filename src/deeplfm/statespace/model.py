@@ -21,7 +21,7 @@ from deeplfm.statespace.origins import calibrate
 from deeplfm.statespace.parameters import Layout, columns_of
 from deeplfm.statespace.solved import Known, Solved
 from deeplfm.training.interruption import time_left, within
-from deeplfm.training.work import on_part
+from deeplfm.training.progress import on_part
 
 Moments = tuple[Float[Tensor, "S N D"], Float[Tensor, "S N D"]]
 

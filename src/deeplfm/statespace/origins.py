@@ -1,6 +1,6 @@
 """Forecasts from earlier origins: the width that forecasts need, and how well a model forecasts.
 
-The evidence adds up predictions of the next row. What a model says about later rows is seen in
+The evidence adds up predictions of the next row. How well a model predicts later rows is seen in
 forecasts of known rows from earlier origins. Parameters stay those of all rows, so that an origin costs
 no fit; the weights and processes are solved on the rows before it.
 """
@@ -14,8 +14,8 @@ import numpy as np
 from scipy.special import digamma
 from scipy.stats import norm
 
+from deeplfm.statespace.chain import Array
 from deeplfm.statespace.config import StateSpaceConfig
-from deeplfm.statespace.parameters import Array
 from deeplfm.statespace.solved import Known, Solved
 from deeplfm.training.interruption import stop_requested
 
@@ -29,7 +29,7 @@ _LEAST, _MOST = 1e-3, 1e3  # mean squares
 
 
 class Calibration(NamedTuple):
-    """What forecasts of one output from earlier origins show.
+    """Calibration of one output by its forecasts from earlier origins.
 
     Attributes:
         scale: factor of the standard deviation of a forecast; near 1 where origins are few.

@@ -83,7 +83,7 @@ class Solved:
         own: places of the processes of each output among all.
         places: of the rows to predict among the times.
         noise: standard deviation of the noise of each output.
-        log_evidence: log density of all targets.
+        log_evidence: log density of all targets; −∞ where rounding hides it.
     """
 
     config: tuple[StateSpaceConfig, ...]
@@ -151,14 +151,13 @@ class Solved:
         gram, moment, square = total[1:, 1:], total[1:, 0], float(total[0, 0])
         whitened = scale[:, None] * (gram + gram.T) / 2 * scale
         whitened[np.diag_indices_from(whitened)] += 1.0
-        factor = np.linalg.cholesky(whitened)
-        inverse = cho_solve((factor, True), np.eye(len(scale)), check_finite=False)
+        inverse, log_determinant = _inverse(whitened)
         covariance = scale[:, None] * inverse * scale
         mean = covariance @ moment
         log_evidence = -0.5 * (
             sum(len(w) * np.log(2 * np.pi) - np.log(w).sum() for w in precision)
             + chain.log_determinant
-            + 2 * np.log(np.diag(factor)).sum()
+            + log_determinant
             + square
             - float(moment @ mean)
         )
@@ -262,6 +261,21 @@ def _right_sides(
         place += own.shape[1]
         both.append(table)
     return both, [w[:, None] * item for w, item in zip(precision, both, strict=True)]
+
+
+def _inverse(precision: Array) -> tuple[Array, float]:
+    """Inverse and log determinant of I + a Gram matrix.
+
+    With next to no noise the rounding of the Gram matrix is more than I: its eigenvalues are then raised
+    to 1, and the determinant is not known.
+    """
+    try:
+        factor = np.linalg.cholesky(precision)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(precision)
+        return (vectors / np.maximum(values, 1.0)) @ vectors.T, np.inf
+    inverse = cho_solve((factor, True), np.eye(len(factor)), check_finite=False)
+    return inverse, 2 * float(np.log(np.diag(factor)).sum())
 
 
 def _smooth(chain: Chain, sums: Array, there: NDArray[np.intp]) -> tuple[Array, Array]:

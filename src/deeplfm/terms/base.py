@@ -164,11 +164,19 @@ class Term(Declared):
     is_residual: ClassVar[bool] = False  # explains what is left between rows, and nothing beyond
     shares_forces: ClassVar[bool] = False  # all outputs respond to the same forces
     is_own: ClassVar[bool] = False  # can be an output's own beside shared forces
+    state_space_arguments: ClassVar[tuple[str, ...] | None] = (
+        None  # of its state-space form, if any
+    )
 
     @property
     def is_markov(self) -> bool:
         """Whether it has a state-space form, in which a sum of such terms is solved exactly."""
-        return False
+        free = self.state_space_arguments
+        return free is not None and all(
+            getattr(self, item.name) == item.default
+            for item in dataclasses.fields(self)
+            if item.name not in free
+        )
 
     @abstractmethod
     def plan(self, rows: Rows, context: BuildContext) -> Plan:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from deeplfm.terms.broad_band import BroadBand
 from deeplfm.terms.composition import Composition
 from deeplfm.terms.deep import Deep
-from deeplfm.terms.local_level import LocalLevel, MeanReversion
+from deeplfm.terms.local_level import LocalLevel, MeanReversion, Trend
 from deeplfm.terms.season import Season
 from deeplfm.terms.shared_season import SharedSeason
 from deeplfm.terms.sinusoids import Sinusoids
 from deeplfm.terms.sums import Sum
-from deeplfm.terms.trend import Trend
 from deeplfm.terms.warped_time import WarpedTime
 
 STATE_SPACE: dict[str, Sum] = {

@@ -31,12 +31,8 @@ class Covariates(Term):
     term_name: ClassVar[str] = "covariates"
     is_own: ClassVar[bool] = True
     order: ClassVar[int] = 0
+    state_space_arguments: ClassVar[tuple[str, ...]] = ()  # straight lines, no smooth function
     n_features: int = 40
-
-    @property
-    def is_markov(self) -> bool:
-        """Straight lines of the covariates are; there is no smooth function beside them."""
-        return self == Covariates()
 
     def plan(self, rows: Rows, context: BuildContext) -> Plan:
         """A Gaussian process of the covariates; where outputs share weights, one for each output."""

@@ -1,4 +1,4 @@
-"""A level that changes: a random walk, one whose increments last, or one that reverts."""
+"""Trend and level: a straight line, a random walk, one whose increments last, and one that reverts."""
 
 from __future__ import annotations
 
@@ -16,6 +16,38 @@ from deeplfm.terms.base import BlockPlan, BuildContext, Plan, Term, of_time, ref
 from deeplfm.terms.initial import all_series, set_multiples, span_of, with_values
 from deeplfm.terms.spectrum import Array, fit_sinusoids
 from deeplfm.training import Rows
+
+SCALE = 0.3  # prior standard deviation of a level or a slope over the record
+
+
+@dataclass(frozen=True, repr=False)
+class Trend(Term):
+    """A constant and a slope: the initial state of an undamped system.
+
+    A series that drifts needs it. In one that does not, it extrapolates noise.
+    """
+
+    term_name: ClassVar[str] = "trend"
+    state_space_arguments: ClassVar[tuple[str, ...]] = ()
+
+    def plan(self, rows: Rows, context: BuildContext) -> Plan:
+        """Two columns; the other terms remove a line from the rows by themselves when they read."""
+        refuse_shared(self, context)
+        config = BlockConfig(
+            "eq",
+            "original",
+            n_features=0,
+            frequencies="prior-fixed",
+            extras=("constant", "trend"),
+            name="trend",
+        )
+        return Plan([BlockPlan(of_time(rows, config), _initialise)], rows)
+
+
+@torch.no_grad()
+def _initialise(block: Block) -> None:
+    block.features.log_extra_scale.fill_(math.log(SCALE))
+
 
 WINDOW = 4.0  # a random walk made of harmonics repeats itself after so many records
 INCREMENT = 1.5  # standard deviation of a level, from end to end of the record
@@ -39,14 +71,10 @@ class LocalLevel(Term):
 
     term_name: ClassVar[str] = "level"
     order: ClassVar[int] = 0
+    state_space_arguments: ClassVar[tuple[str, ...]] = ("damped",)
     damped: bool = False
     n_features: int = 100
     system: str = "ode1"
-
-    @property
-    def is_markov(self) -> bool:
-        """Both are; features of another number or system are not."""
-        return self in (LocalLevel(), LocalLevel(damped=True))
 
     def plan(self, rows: Rows, context: BuildContext) -> Plan:
         """Take level, slope and waves of fewer than three cycles out of the rows."""
@@ -84,11 +112,7 @@ class MeanReversion(Term):
     """
 
     term_name: ClassVar[str] = "reversion"
-
-    @property
-    def is_markov(self) -> bool:
-        """It is a Markov process."""
-        return True
+    state_space_arguments: ClassVar[tuple[str, ...]] = ()
 
     def plan(self, rows: Rows, context: BuildContext) -> Plan:
         """Refuse terms that have no state-space form."""

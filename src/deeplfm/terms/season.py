@@ -62,6 +62,12 @@ class Season(Term):
 
     term_name: ClassVar[str] = "season"
     order: ClassVar[int] = 1
+    state_space_arguments: ClassVar[tuple[str, ...]] = (
+        "period",
+        "n_harmonics",
+        "nested",
+        "evolves",
+    )
     period: float | str | tuple[float | str, ...] | None = None
     n_harmonics: int = 20
     nested: bool = True
@@ -69,12 +75,6 @@ class Season(Term):
     learn_bandwidth: bool = True
     system: str = "ode1"
     evolves: bool = True
-
-    @property
-    def is_markov(self) -> bool:
-        """Harmonics with fixed or changing amplitudes are; forces of a given bandwidth are not."""
-        plain = Season(self.period, self.n_harmonics, self.nested, evolves=self.evolves)
-        return self == plain
 
     def in_time_units(self, convert: Callable[[Any], float]) -> Self:
         """The same season with its period as a number of time units."""

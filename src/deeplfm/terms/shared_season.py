@@ -22,9 +22,9 @@ from deeplfm.features import feature_map
 from deeplfm.layers import Block
 from deeplfm.terms.base import BlockPlan, BuildContext, Plan, Term, of_time, running
 from deeplfm.terms.initial import all_series, set_multiples, span_of, with_values
+from deeplfm.terms.local_level import SCALE
 from deeplfm.terms.season import Season, Series, find_season, frequency_of, fundamental_of
 from deeplfm.terms.spectrum import Array, SinusoidFit, fit_sinusoids
-from deeplfm.terms.trend import SCALE
 from deeplfm.training import Rows
 
 Complex = NDArray[np.complex128]

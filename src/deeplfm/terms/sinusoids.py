@@ -20,8 +20,8 @@ from deeplfm.terms.base import (
     running,
 )
 from deeplfm.terms.initial import all_series, span_of, with_values
+from deeplfm.terms.local_level import SCALE
 from deeplfm.terms.spectrum import Array, SinusoidFit, fit_sinusoids, matching_pursuit
-from deeplfm.terms.trend import SCALE
 from deeplfm.training import Rows
 
 _N_NODES = 6  # of each force: they carry a bandwidth exactly up to polynomials of degree 11

@@ -12,12 +12,10 @@ import numpy as np
 from deeplfm.statespace import SeasonConfig, SharedForcesLFM, StateSpaceConfig, StateSpaceLFM
 from deeplfm.terms.base import BuildContext, Term
 from deeplfm.terms.covariates import Covariates
-from deeplfm.terms.initial import all_series, span_of, typical_step
-from deeplfm.terms.local_level import LocalLevel, MeanReversion
+from deeplfm.terms.initial import Array, all_series, span_of, typical_step
+from deeplfm.terms.local_level import LocalLevel, MeanReversion, Trend
 from deeplfm.terms.season import Season, Series, find_season, frequency_of, fundamental_of
 from deeplfm.terms.shared_forces import SharedForces
-from deeplfm.terms.spectrum import Array
-from deeplfm.terms.trend import Trend
 from deeplfm.training import Rows
 from deeplfm.training.interruption import stop_requested, time_left, within
 

@@ -28,9 +28,8 @@ from deeplfm.terms.clock import Clock
 from deeplfm.terms.clock_search import find_cycles
 from deeplfm.terms.cycle import Shape
 from deeplfm.terms.initial import all_series, with_values
-from deeplfm.terms.local_level import INCREMENT, LocalLevel
+from deeplfm.terms.local_level import INCREMENT, SCALE, LocalLevel
 from deeplfm.terms.season import Season
-from deeplfm.terms.trend import SCALE
 from deeplfm.training import Rows
 from deeplfm.variational import FullCovariance
 

@@ -1,9 +1,8 @@
 """Training: rows, schedules, the loop, progress and interruption."""
 
-from deeplfm.training.conditioning import condition, statistics
-from deeplfm.training.loop import History, train
-from deeplfm.training.rows import Rows, RowSource, StoredRows
-from deeplfm.training.schedule import ROLES, Phase, Schedule
+from deeplfm.training.loop import train
+from deeplfm.training.rows import Rows, RowSource, StoredRows, condition, statistics
+from deeplfm.training.schedule import ROLES, History, Phase, Schedule
 
 __all__ = [
     "ROLES",

@@ -7,9 +7,8 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from operator import index
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,50 +19,12 @@ from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, objective
 from deeplfm.randomness import generator_for, part_of_batch
 from deeplfm.training.checkpoint import States, optimiser_state, restore_optimiser, restoring
-from deeplfm.training.conditioning import condition
 from deeplfm.training.distributed import world
 from deeplfm.training.divergence import diverged
 from deeplfm.training.interruption import stop_reason
 from deeplfm.training.progress import Progress, Silent
-from deeplfm.training.rows import Rows, RowSource, Share
-from deeplfm.training.schedule import Role, Schedule, role_of
-
-_LAST_STEPS = 50  # that a final loss is the mean of
-
-
-@dataclass
-class History:
-    """Losses and scores of a training run.
-
-    Attributes:
-        loss: minus the objective per row, for every step.
-        validation: step, NMSE and MNLL of the validation rows.
-        stopped: reason of the end: "steps", "plateau", "time" or "interrupt".
-        seconds: duration.
-    """
-
-    loss: list[float] = field(default_factory=list)
-    validation: list[dict[str, float]] = field(default_factory=list)
-    stopped: str = "steps"
-    seconds: float = 0.0
-
-    @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Self:
-        """The history of plain data, which are checked."""
-        stopped, seconds = str(content.get("stopped", "steps")), float(content.get("seconds", 0.0))
-        validation = [{str(k): float(v) for k, v in one.items()} for one in content["validation"]]
-        return cls([float(value) for value in content["loss"]], validation, stopped, seconds)
-
-    @property
-    def final_loss(self) -> float:
-        """Mean loss of the last steps: single ones have the noise of their samples."""
-        last = self.loss[-_LAST_STEPS:]
-        return sum(last) / len(last) if last else 0.0
-
-    @property
-    def was_cut(self) -> bool:
-        """Whether Ctrl-C or the time limit ended it."""
-        return self.stopped in ("interrupt", "time")
+from deeplfm.training.rows import Rows, RowSource, Share, condition
+from deeplfm.training.schedule import History, Role, Schedule, role_of
 
 
 def train(

@@ -1,4 +1,4 @@
-"""Training rows, in memory or read from storage when needed, and their mini-batches."""
+"""Training rows, in memory or read when needed, their batches, and exact weights given all of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count, islice, repeat
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from jaxtyping import Float, Int64
@@ -216,3 +216,42 @@ def shuffled_batches(
 
 def _batches(order: Int64[Tensor, " N"], size: int) -> tuple[Tensor, ...]:
     return order.tensor_split(math.ceil(len(order) / size))
+
+
+class Conditioned(Protocol):
+    """A model whose weights may be solved in closed form from sums over rows."""
+
+    @property
+    def has_exact_output(self) -> bool:
+        """Whether they are."""
+
+    def statistics(
+        self,
+        x: Float[Tensor, "N P"],
+        y: Float[Tensor, "N D"],
+        row_weight: Float[Tensor, " N"] | None = None,
+    ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
+        """Sums over some rows."""
+
+    def solve(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
+        """Set the weights from sums over all rows."""
+
+
+@torch.no_grad()
+def statistics(
+    model: Conditioned, rows: RowSource
+) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
+    """Sufficient statistics of all rows for the exact output weights: sums over their chunks."""
+    own = rows.chunks(world().share(len(rows), "rows"))
+    parts = (model.statistics(chunk.x, chunk.y, chunk.weight) for chunk in own)
+    gram, moment = next(parts)
+    for more_gram, more_moment in parts:
+        gram, moment = gram + more_gram, moment + more_moment
+    gram, moment = world().sum_(gram, moment)
+    return gram, moment
+
+
+def condition(model: Conditioned, rows: RowSource) -> None:
+    """Solve exact output weights on all rows, where a model has them."""
+    if model.has_exact_output:
+        model.solve(*statistics(model, rows))

@@ -1,13 +1,14 @@
-"""How a model is trained, as plain data: objective, phases, rates, limits."""
+"""The schedule of a training run as plain data (objective, phases, rates, limits), and its history."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
 
 from deeplfm.errors import ConfigError
 
 Role = Literal["weights", "frequencies", "hyperparameters", "noise"]
+_LAST_STEPS = 50  # that a final loss is the mean of
 ROLES: tuple[Role, ...] = ("weights", "frequencies", "hyperparameters", "noise")
 
 
@@ -85,3 +86,38 @@ class Schedule:
     def n_steps(self) -> int:
         """Steps of all phases."""
         return sum(phase.n_steps for phase in self.phases)
+
+
+@dataclass
+class History:
+    """Losses and scores of a training run.
+
+    Attributes:
+        loss: minus the objective per row, for every step.
+        validation: step, NMSE and MNLL of the validation rows.
+        stopped: reason of the end: "steps", "plateau", "time" or "interrupt".
+        seconds: duration.
+    """
+
+    loss: list[float] = field(default_factory=list)
+    validation: list[dict[str, float]] = field(default_factory=list)
+    stopped: str = "steps"
+    seconds: float = 0.0
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Self:
+        """The history of plain data, which are checked."""
+        stopped, seconds = str(content.get("stopped", "steps")), float(content.get("seconds", 0.0))
+        validation = [{str(k): float(v) for k, v in one.items()} for one in content["validation"]]
+        return cls([float(value) for value in content["loss"]], validation, stopped, seconds)
+
+    @property
+    def final_loss(self) -> float:
+        """Mean loss of the last steps: single ones have the noise of their samples."""
+        last = self.loss[-_LAST_STEPS:]
+        return sum(last) / len(last) if last else 0.0
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether Ctrl-C or the time limit ended it."""
+        return self.stopped in ("interrupt", "time")

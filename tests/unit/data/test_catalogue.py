@@ -23,8 +23,8 @@ import pytest
 from deeplfm import ConfigError, InputError
 from deeplfm.data import available, fetch, load, read_table, uci, write_table
 from deeplfm.data.places import import_extra
-from deeplfm.data.toy import toy_system
-from deeplfm.data.uci_folds import POWERPLANT, PROTEIN
+from deeplfm.data.simulated import toy_system
+from deeplfm.data.uci import POWERPLANT, PROTEIN
 from deeplfm.io import files as files_module
 from deeplfm.io.files import cache_folder
 

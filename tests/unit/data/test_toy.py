@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad, quad_vec
 
-from deeplfm.data.toy import VARIANTS, toy_system
+from deeplfm.data.simulated import VARIANTS, toy_system
 from deeplfm.errors import ConfigError, DeepLFMError
 
 

@@ -313,7 +313,7 @@ def test_figures_show_the_posterior(
         "deeplfm.plots.forecast_figure",
         lambda times, fans, *_, **__: drawn.update({"": (times, fans)}),
     )
-    monkeypatch.setattr("deeplfm.estimators.regressor._PREDICTION_ROWS", 7)
+    monkeypatch.setattr("deeplfm.estimators.predicting._PREDICTION_ROWS", 7)
     fitted.plot(horizon=12)
     times, fans = drawn[""]
     expected = fitted.posterior(times)

@@ -11,7 +11,7 @@ import torch
 import deeplfm
 from deeplfm import ConfigError, DeepLFMRegressor, InputError
 from deeplfm.training import Rows
-from deeplfm.training.conditioning import condition
+from deeplfm.training.rows import condition
 
 TIME = np.linspace(0, 10, 90)
 WAVES = np.stack([np.sin(3 * TIME), 5 + np.cos(2 * TIME) * TIME], axis=1)

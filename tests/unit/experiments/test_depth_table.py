@@ -5,8 +5,8 @@ from dataclasses import replace
 from tiny_experiment import entry
 
 from deeplfm.experiments.declaration import Case, Column, Experiment
-from deeplfm.experiments.depth import depth_table
 from deeplfm.experiments.outcome import Outcome
+from deeplfm.experiments.verdicts import depth_table
 
 SCORES = {"LFM: a": 0.5, "LFM: b": 0.4, "DLFM": 0.3, "DLFM (paper)": 2.0, "ensemble": 0.2}
 

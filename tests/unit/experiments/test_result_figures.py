@@ -9,11 +9,11 @@ import torch
 from tiny_experiment import entry, experiment, load
 
 from deeplfm import DeepLFMRegressor
-from deeplfm.experiments import curves
-from deeplfm.experiments.curves import validation_curve
+from deeplfm.experiments import scores as curves
 from deeplfm.experiments.declaration import Column, Split
-from deeplfm.experiments.figures import figures, series_figure
 from deeplfm.experiments.outcome import Outcome
+from deeplfm.experiments.results import figures, series_figure
+from deeplfm.experiments.scores import validation_curve
 from deeplfm.experiments.tasks import DONE, Drawing
 
 

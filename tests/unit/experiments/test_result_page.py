@@ -9,12 +9,10 @@ from tiny_experiment import entry, experiment
 
 from deeplfm.errors import InputError
 from deeplfm.experiments import catalogue as setups
-from deeplfm.experiments.archive import Archive, without_paths
 from deeplfm.experiments.catalogue import Setup, setups_in
-from deeplfm.experiments.figures import figures
 from deeplfm.experiments.outcome import Outcome
-from deeplfm.experiments.page import add_results, take_results, write_page
-from deeplfm.experiments.results import gathered, publish
+from deeplfm.experiments.page import Archive, add_results, take_results, without_paths, write_page
+from deeplfm.experiments.results import figures, gathered, publish
 from deeplfm.experiments.runner import TASKS, plan, run
 from deeplfm.experiments.verdicts import verdict
 

@@ -15,7 +15,7 @@ import torch
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.features import SYSTEMS
 from deeplfm.features import columns as columns_module
-from deeplfm.kernels import tiles
+from deeplfm.kernels import plain as plain_kernels
 from deeplfm.kernels.tiles import Tile
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, collapsed, elbo, predictive
@@ -175,7 +175,7 @@ def limit(monkeypatch, block_waves, tile_waves):
     """Keep nothing, and make nothing larger than this at once."""
     monkeypatch.setattr(columns_module, "_KEPT_WAVES", 0)
     monkeypatch.setattr(columns_module, "_CHUNK_WAVES", block_waves)
-    monkeypatch.setattr(tiles, "_TILE_WAVES", tile_waves)
+    monkeypatch.setattr(plain_kernels, "_TILE_WAVES", tile_waves)
 
 
 def project(*items):

@@ -7,7 +7,7 @@ import torch
 
 from deeplfm.features import SYSTEMS
 from deeplfm.features.harmonic import HarmonicMap, harmonic_sum, steady_coefficients
-from deeplfm.kernels import tiles
+from deeplfm.kernels import plain as plain_kernels
 
 N_SAMPLES, N_ROWS, N_COLUMNS = 3, 4, 5
 HARMONIC = [name for name, system in SYSTEMS.items() if issubclass(system, HarmonicMap)]
@@ -243,7 +243,7 @@ def test_shares_of_inputs_add_up(system, lower_limit, scale):
 def test_moments_without_columns_are_those_of_the_columns(
     system, drawn, sampled, n_inputs, tile, monkeypatch
 ):
-    monkeypatch.setattr(tiles, "_TILE_WAVES", tile)
+    monkeypatch.setattr(plain_kernels, "_TILE_WAVES", tile)
     features = make(system, n_inputs)
     x = normal(*sampled, N_ROWS, n_inputs).requires_grad_()
     frequency = normal(*drawn, *features.frequency_shape, seed=1).requires_grad_()
@@ -257,7 +257,7 @@ def test_moments_without_columns_are_those_of_the_columns(
 def test_moments_without_columns_of_a_share_of_the_inputs(
     system, lower_limit, scale, tile, monkeypatch
 ):
-    monkeypatch.setattr(tiles, "_TILE_WAVES", tile)
+    monkeypatch.setattr(plain_kernels, "_TILE_WAVES", tile)
     features = make(system, lower_limit=lower_limit)
     x = (features.origin + scale * normal(N_SAMPLES, N_ROWS, 2)).requires_grad_()
     frequency = normal(*features.frequency_shape, seed=1).requires_grad_()

@@ -9,8 +9,7 @@ import torch
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.inspection.fitted import FittedModel
 from deeplfm.inspection.forces import forces
-from deeplfm.inspection.physics import equations
-from deeplfm.inspection.spectra import filters, spectrum
+from deeplfm.inspection.spectra import equations, filters, spectrum
 from deeplfm.model import DeepLFM
 from deeplfm.selection.average import ModelAverage
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from deeplfm.data.toy import toy_system
+from deeplfm.data.simulated import toy_system
 from deeplfm.plots import toy_figure
 
 MODELS = ("GP", "DGP-EQ", "DLFM")

@@ -10,7 +10,7 @@ from deeplfm.report.clock import Clock
 from deeplfm.report.content import Content, Evaluation, FittedRows, Peak, peaks_of
 from deeplfm.report.prediction import LEVELS, Prediction
 from deeplfm.report.record_statistics import read_record
-from deeplfm.selection.select import CandidateResult, Selection
+from deeplfm.selection.record import CandidateResult, Selection
 from deeplfm.training import History
 
 

@@ -21,11 +21,13 @@ from deeplfm.selection.average import (
 )
 from deeplfm.selection.candidate import Candidate, FittedCandidate, Score
 from deeplfm.selection.fitting import INFLATIONS, calibrate, fit_candidate
-from deeplfm.selection.select import Selection, compare, select
+from deeplfm.selection.record import Selection
+from deeplfm.selection.select import compare, select
 from deeplfm.selection.split import hide_like_gaps, hold_out
 from deeplfm.training import Phase, Rows, Schedule, StoredRows, interruption
 from deeplfm.training.interruption import within
-from deeplfm.training.loop import History, _Run
+from deeplfm.training.loop import _Run
+from deeplfm.training.schedule import History
 
 
 def wave(n_rows: int = 120) -> Rows:

@@ -133,7 +133,7 @@ def test_work_that_is_to_end_keeps_the_parameters_so_far(reason, monkeypatch):
         model.time_limit = None
         monkeypatch.setattr("deeplfm.training.interruption.stop_reason", lambda: "interrupt")
         monkeypatch.setattr("deeplfm.estimators.by_evidence.stop_reason", lambda: "interrupt")
-        monkeypatch.setattr("deeplfm.estimators.regressor.warnings.warn", lambda *_, **__: None)
+        monkeypatch.setattr("deeplfm.estimators.fitting.warnings.warn", lambda *_, **__: None)
     n_evaluations = []
     plain = fit.Posterior.__call__
     monkeypatch.setattr(

@@ -5,7 +5,7 @@ from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.model import DeepLFM
 from deeplfm.training import Phase, Rows, Schedule, StoredRows, train
 from deeplfm.training import rows as rows_module
-from deeplfm.training.conditioning import condition, statistics
+from deeplfm.training.rows import condition, statistics
 
 
 def table(n_rows: int = 60) -> Rows:

@@ -1,7 +1,7 @@
 """Progress and duration of work in parts."""
 
-from deeplfm.training import work as module
-from deeplfm.training.work import announce, duration, on_part, work
+from deeplfm.training import progress as module
+from deeplfm.training.progress import announce, duration, on_part, work
 
 
 def test_the_first_part_tells_how_long_all_take(monkeypatch):

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from deeplfm.errors import ConfigError
-from deeplfm.experiments.forecasting.scores import LEVELS, Array
-from deeplfm.experiments.forecasting.series import BenchmarkSeries
+from deeplfm.experiments.forecasting.series import LEVELS, Array, BenchmarkSeries
 
 Forecast = Callable[[BenchmarkSeries], Array]
 

@@ -13,8 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from deeplfm.errors import DeepLFMError
 from deeplfm.experiments.forecasting.models import forecast_of
-from deeplfm.experiments.forecasting.scores import score_forecast
-from deeplfm.experiments.forecasting.series import BenchmarkSeries
+from deeplfm.experiments.forecasting.series import BenchmarkSeries, score_forecast
 
 Listener = Callable[[BenchmarkSeries, str, dict[str, Any]], None]
 

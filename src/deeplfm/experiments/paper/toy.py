@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deeplfm.data.toy import toy_system
+from deeplfm.data.simulated import toy_system
 from deeplfm.experiments.declaration import Case, Column, Experiment, Split, paper_table
 from deeplfm.experiments.models import (
     beside_sinusoids,

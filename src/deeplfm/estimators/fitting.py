@@ -1,0 +1,253 @@
+"""The ways to fit a regressor: as a whole, by the evidence, or by a comparison on held-out rows."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.validation import _check_feature_names
+
+from deeplfm.estimators.arrays import Arrays, check_vector
+from deeplfm.estimators.by_evidence import (
+    FEWEST_TO_CHALLENGE,
+    challenge,
+    fit_by_evidence,
+    is_exact,
+    is_positive,
+    with_errors,
+)
+from deeplfm.estimators.candidates import Model
+from deeplfm.estimators.logarithms import Trial, best_trial, check_positive, may_be_logarithms
+from deeplfm.estimators.saving import identity_in_brief, run_identity
+from deeplfm.estimators.scaling import Scaling
+from deeplfm.estimators.settings import DeepLFMSettings
+from deeplfm.estimators.targets import Labels, warn_of_outliers
+from deeplfm.kernels import compiled_kernels
+from deeplfm.selection.average import ModelAverage
+from deeplfm.selection.backends import on_backend
+from deeplfm.selection.candidate import Candidate
+from deeplfm.selection.fitting import fit_candidate
+from deeplfm.selection.record import Selection
+from deeplfm.selection.select import compare
+from deeplfm.terms import NamedModel, Sum
+from deeplfm.terms.candidates import CHALLENGERS
+from deeplfm.training import Rows, RowSource, StoredRows
+from deeplfm.training.checkpoint import checkpointed, part, unit
+from deeplfm.training.distributed import check_same, together, world
+from deeplfm.training.interruption import (
+    graceful_interrupts,
+    stop_reason,
+    stop_requested,
+    time_left,
+    within,
+)
+from deeplfm.training.progress import work
+
+if TYPE_CHECKING:
+    from deeplfm.estimators.regressor import DeepLFMRegressor
+
+_MANY_VALUES = 5000  # of targets, whose fit may take more than seconds
+
+
+class Fitting(DeepLFMSettings):
+    """Fits of declared models to the user's rows."""
+
+    model_: ModelAverage
+    scaling_: Scaling
+    fit_result_: Selection
+    labels_: Labels
+    is_series_: bool
+    dtype_: torch.dtype
+    n_features_in_: int
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, measurement_error: Any = None) -> Self:
+        """Fit to inputs and targets; NaN in y marks a missing target.
+
+        Args:
+            X: times (a vector in increasing order, or one column) or a table of inputs. Memory-mapped
+                arrays stay on disk: memory does not grow with their rows.
+            y: one or several targets for each row.
+            sample_weight: how many rows each one stands for, in training and in scores.
+            measurement_error: standard deviation of the measurement error of each row, or of each target
+                of each row, in its units. Its variance adds to the noise. Sums of trend, season, level,
+                reversion and covariates take it, and ``model="auto"`` then tries no others.
+        """
+        with together(self.device) as processes:
+            _check_feature_names(self, X, reset=True)
+            arrays = Arrays.of(X, y, sample_weight, measurement_error=measurement_error).merged()
+            check_vector(X, self.is_series)
+            self.n_features_in_ = arrays.x.shape[1]
+            self.is_series_ = self.n_features_in_ == 1 if self.is_series is None else self.is_series
+            self.labels_ = Labels.of(y, arrays.y.shape[1])
+            models = self._models(self.is_series_, len(arrays))
+            if arrays.error is not None:
+                models = with_errors(models, self.log_targets)
+            self.dtype_ = self._dtype(models)
+            if self.is_series_:
+                arrays = arrays.by_time().trimmed()
+                if not all(
+                    isinstance(model, NamedModel) or is_exact(model) for model in models.values()
+                ):
+                    arrays = arrays.most_recent(in_batches=self.batch_size is not None)
+                if not arrays.are_large:
+                    warn_of_outliers(arrays.read(slice(None))[1], self.labels_.texts)
+            if world().size > 1:
+                check_same(identity_in_brief(cast("DeepLFMRegressor", self), arrays))
+            with (
+                checkpointed(
+                    self.checkpoint, lambda: run_identity(cast("DeepLFMRegressor", self), arrays)
+                ),
+                compiled_kernels(self.compile),
+                on_backend(self.backend),
+                graceful_interrupts(),
+                within(self.time_limit),
+            ):
+                self.scaling_, self.model_, self.fit_result_ = self._fit(arrays, models)
+            self.writes_ = processes.writes
+            if self.fit_result_.interrupted:
+                warnings.warn(
+                    f"fit: interrupted. Kept the best so far ({', '.join(self.fit_result_.names)}); fit "
+                    "again to train all candidates.",
+                    stacklevel=2,
+                )
+            elif self.fit_result_.untried:
+                warnings.warn(
+                    f"fit: time_limit={self.time_limit} left no time to try "
+                    f"{', '.join(self.fit_result_.untried)}. Give more seconds, or choose one model.",
+                    stacklevel=2,
+                )
+        return self
+
+    def _rows(self, arrays: Arrays, scaling: Scaling) -> RowSource:
+        """The user's rows in the model's units: now, or as they are read."""
+        where: dict[str, Any] = {"dtype": self.dtype_, "device": self.device}
+
+        def read(index: torch.Tensor) -> Rows:
+            some = index.cpu().numpy()
+            x, y, weight = arrays.read(some)
+            error = arrays.read_error(some)
+            variance = None if error is None else (error / scaling.y_scale) ** 2
+            parts = (scaling.inputs(x), scaling.outputs(y), weight, variance)
+            return Rows(
+                *(
+                    None if item is None else torch.as_tensor(item, **where)  # type: ignore[arg-type]
+                    for item in parts
+                )
+            )
+
+        rows = StoredRows(read, len(arrays))
+        return rows if arrays.are_large else rows.everything()
+
+    def _fit(
+        self, arrays: Arrays, models: dict[str, Model]
+    ) -> tuple[Scaling, ModelAverage, Selection]:
+        only = next(iter(models.values())) if len(models) == 1 else None
+        if isinstance(only, NamedModel) and not only.is_calibrated:  # trained on all rows, as it is
+            scaling = self._scaling(arrays, self._logarithms(arrays, by_itself=False))
+            (candidate,) = self._candidates(models, float(scaling.x_scale[0]))
+            with unit(candidate.name):
+                model, history = fit_candidate(
+                    candidate,
+                    self._rows(arrays, scaling),
+                    self.is_series_,
+                    self.random_state,
+                    self.progress,
+                )
+            return scaling, ModelAverage.of(model), Selection.of_one(candidate.name, history)
+
+        exact = {name: model for name, model in models.items() if is_exact(model)}
+        if exact and all(name in exact or name in CHALLENGERS for name in models):
+            return self._fit_exactly(arrays, exact, models)
+
+        def trial(is_log: NDArray[np.bool_]) -> Trial:
+            """A single candidate is compared with none: the held-out rows calibrate it."""
+            scaling = self._scaling(arrays, is_log)
+            rows, settings = self._rows(arrays, scaling), (self.is_series_, self.random_state)
+            candidates = self._candidates(models, float(scaling.x_scale[0]))
+            label = "selection, logarithms" if is_log.any() else "selection"
+            n_jobs = self._n_jobs(rows)
+            with part(scaling.digest):
+                found = compare(candidates, rows, *settings, self.progress, n_jobs, label)
+            return Trial(scaling, rows, found)
+
+        is_log = self._logarithms(arrays, by_itself=True)
+        best = best_trial(trial, is_log) if self.log_targets is None else trial(is_log)
+        with part(best.scaling.digest):
+            average, selection = best.comparison.refit(best.rows)
+        held_out = best.comparison.split.held_out
+        selection.log_jacobian = held_out.mean_by_count(best.log_jacobian).tolist()
+        return best.scaling, average, selection
+
+    def _fit_exactly(
+        self, arrays: Arrays, exact: dict[str, Sum], models: dict[str, Model]
+    ) -> tuple[Scaling, ModelAverage, Selection]:
+        """Sums in state-space form by their evidence, unless held-out rows ask for another model."""
+
+        def prepare(
+            is_log: NDArray[np.bool_], is_alone: bool
+        ) -> tuple[Scaling, Rows, list[Candidate]]:
+            scaling = self._scaling(arrays, is_log)
+            rows = self._rows(arrays, scaling).everything()
+            sums: dict[str, Model] = {
+                name: model.alone if is_alone else model for name, model in exact.items()
+            }
+            return scaling, rows, self._candidates(sums, float(scaling.x_scale[0]))
+
+        is_challenged = len(models) > len(exact) and len(arrays) >= FEWEST_TO_CHALLENGE
+        n_outputs, is_scored = arrays.y.shape[1], self.effort != "fast" and not is_challenged
+        may_be_log = np.zeros(n_outputs, bool)
+        if self.log_targets is None and arrays.error is None:
+            may_be_log = is_positive(arrays)
+        n_fits = len(exact) * (1 + is_scored) + bool(may_be_log.any())
+        size = f"{len(arrays)} rows x {n_outputs} outputs"
+        is_long = len(arrays) * n_outputs >= _MANY_VALUES
+        with (
+            work(n_fits * n_outputs, size, self.progress) if is_long else nullcontext(),
+            within(time_left() / 2 if is_challenged else None),
+        ):
+            scaling, average, selection = fit_by_evidence(
+                prepare,
+                may_be_log,
+                self._logarithms(arrays, by_itself=False),
+                self.random_state,
+                is_scored,
+                shares_forces=any(model != model.alone for model in exact.values()),
+            )
+        if is_challenged and stop_requested():
+            selection.add_untried([name for name in models if name not in exact])
+        if not is_challenged or stop_requested():
+            if world().size > 1 and world().writes:
+                warnings.warn(
+                    "fit: sums in state-space form are solved as a whole, here by each of the "
+                    f"{world().size} processes alike. Start one process: it is as fast.",
+                    stacklevel=4,
+                )
+            return scaling, average, selection
+        rows = self._rows(arrays, scaling)
+        candidates = self._candidates(models, float(scaling.x_scale[0]))
+        settings = (self.random_state, self.progress, self._n_jobs(rows))
+        comparison = challenge(candidates, set(exact), rows, *settings)
+        jacobian = scaling.log_jacobian(comparison.split.held_out.y)
+        if any(name not in exact for name in comparison.names):
+            average, selection = comparison.refit(rows)
+        else:
+            selection = comparison.left_as_it_was(average, selection.members)
+            selection.interrupted = stop_reason() == "interrupt"
+        selection.log_jacobian = comparison.split.held_out.mean_by_count(jacobian).tolist()
+        return scaling, average, selection
+
+    def _scaling(self, arrays: Arrays, is_log: NDArray[np.bool_]) -> Scaling:
+        return Scaling.of_chunks(arrays.own_chunks(), self.is_series_, is_log, is_shared=True)
+
+    def _logarithms(self, arrays: Arrays, by_itself: bool) -> NDArray[np.bool_]:
+        """Targets to model by their logarithm: as the user chose, or those for which it is tried."""
+        if self.log_targets is None and by_itself:
+            return may_be_logarithms(arrays, self.is_series_)
+        is_log = np.full(arrays.y.shape[1], bool(self.log_targets))
+        for _, y, _ in arrays.own_chunks() if self.log_targets else ():
+            check_positive(y, is_log, self.labels_.texts)
+        return is_log
