@@ -13,6 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+
+from deeplfm.io.parts import content_of, unpack
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
@@ -39,9 +42,31 @@ def values(times: np.ndarray) -> np.ndarray:
     return found
 
 
+def frame_of(times: np.ndarray) -> pd.DataFrame:
+    """The same values in a frame."""
+    return pd.DataFrame(values(times), columns=["a", "b"], index=pd.Index(times, name="t"))
+
+
+def series_of(times: np.ndarray, n_series: int = 3) -> pd.DataFrame:
+    """Series in long form."""
+    some = [pd.DataFrame({"unique_id": f"s{i}", "ds": times, "y": np.sin(3 * times + i) + i / 5 * times})
+            for i in range(n_series)]  # fmt: skip
+    return pd.concat(some, ignore_index=True)
+
+
 def digest_of(model: object) -> str:
-    """SHA-256 of all tensors of a fitted regressor."""
+    """SHA-256 of all tensors of a fitted regressor, or of all files of parts of a panel."""
     digest = hashlib.sha256()
+    if (panel := getattr(model, "panel_", None)) is not None:
+        for part in panel.parts:
+            described, tensors = unpack(content_of(part))
+            for row in described["table"]:
+                row["seconds"] = 0.0  # of the clock
+            digest.update(repr(described).encode())
+            for name, tensor in sorted(tensors.items()):
+                digest.update(name.encode() + tensor.numpy().tobytes())
+        return digest.hexdigest()
+    model = getattr(model, "regressor_", model)
     for name, tensor in sorted(model.model_.state_dict().items()):  # type: ignore[attr-defined]
         digest.update(name.encode() + tensor.cpu().numpy().tobytes())
     return digest.hexdigest()

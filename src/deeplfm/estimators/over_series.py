@@ -15,7 +15,7 @@ from deeplfm.errors import InputError, NoPanelError
 from deeplfm.estimators.columns import as_frame
 from deeplfm.estimators.panel import Panel
 from deeplfm.estimators.panel_columns import PanelColumns
-from deeplfm.estimators.saving import _parameters, _restored
+from deeplfm.estimators.saving import _parameters, restored_parameters
 from deeplfm.io.archive import reading
 from deeplfm.io.storage import PARTS, write_folder
 from deeplfm.selection.backends import on_backend
@@ -181,7 +181,7 @@ class OverSeries:
     @classmethod
     def _restore_panel(cls, description: dict[str, Any], path: str | Path) -> Self:
         with reading(path, cls):
-            model = cls(**_restored(description["parameters"]))
+            model = cls(**restored_parameters(description["parameters"]))
             named = description[PARTS]
             folder = Path(path) / Path(named["folder"]).name
             parts: list[bytes | Path] = [folder / Path(name).name for name in named["files"]]
