@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -60,9 +61,7 @@ def digest_of(model: object) -> str:
     if (panel := getattr(model, "panel_", None)) is not None:
         for part in panel.parts:
             described, tensors = unpack(content_of(part))
-            for row in described["table"]:
-                row["seconds"] = 0.0  # of the clock
-            digest.update(repr(described).encode())
+            digest.update(repr(_without_seconds(described)).encode())
             for name, tensor in sorted(tensors.items()):
                 digest.update(name.encode() + tensor.numpy().tobytes())
         return digest.hexdigest()
@@ -70,6 +69,13 @@ def digest_of(model: object) -> str:
     for name, tensor in sorted(model.model_.state_dict().items()):  # type: ignore[attr-defined]
         digest.update(name.encode() + tensor.cpu().numpy().tobytes())
     return digest.hexdigest()
+
+
+def _without_seconds(content: Any) -> Any:
+    """Plain data without what the clock gave."""
+    if isinstance(content, dict):
+        return {k: _without_seconds(v) for k, v in content.items() if k != "seconds"}
+    return list(map(_without_seconds, content)) if isinstance(content, list) else content
 
 
 def python(code: str, *given: object, **options: object) -> subprocess.Popen[str]:

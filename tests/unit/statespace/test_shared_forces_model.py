@@ -115,6 +115,7 @@ def test_forces_stand_alone(model: str) -> None:
     assert np.isfinite(forecast.to_numpy()).all()
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers that overflow on the way
 def test_a_covariance_that_cannot_be_solved_is_an_error_of_deeplfm(
     shared: DeepLFMForecaster,
 ) -> None:
