@@ -107,7 +107,7 @@ def test_independent_outputs_stay_so() -> None:
     pd.testing.assert_frame_equal(apart.forecast(3), expected)
 
 
-@pytest.mark.parametrize("model", ["trend + shared_forces(1)", "shared_forces(2)"])
+@pytest.mark.parametrize("model", ["trend + shared_forces(1)", "shared_forces(1)"])
 def test_forces_stand_alone(model: str) -> None:
     """Outputs without processes of their own, a sum that was an error of numpy."""
     forecast = fitted(with_gap(walks()), model).forecast(5)
