@@ -41,41 +41,17 @@ STAMPS = (
     "99999-01-{:02d}",
 )  # fmt: skip
 NAMES = (
-    "t",
-    "time",
-    "y",
-    "ä",
-    "",
-    " ",
-    "a b",
-    "y_std",
-    "index",
-    "=x",
-    "-",
-    "1",
-    "y",
-    "\U0001f600",
+    "t", "time", "y", "ä", "", " ", "a b", "y_std", "index", "=x", "-", "1", "y", "\U0001f600",
     "a,b",
-)
+)  # fmt: skip
 MODELS = (
     "trend", "trend + level", "season(5)", "sinusoids(1)", "level", "nothing", "trend +", "season(-1)",
     "season(1e999)", "()", "trend + trend", "paper(n_features=0)", "deep(system=none)", "season('1 day')",
 )  # fmt: skip
 VALUES = (
-    "0",
-    "1",
-    "2",
-    "-1",
-    "1e9",
-    "x",
-    "",
-    "nan",
-    "1.5",
-    "None",
-    "99999999999999999999",
-    "--help",
+    "0", "1", "2", "-1", "1e9", "x", "", "nan", "1.5", "None", "99999999999999999999", "--help",
     "é",
-)
+)  # fmt: skip
 OPTIONS = (
     "--time", "--target", "--covariate", "--zone", "--delimiter", "--decimal", "--duplicates", "--seed",
     "--batch-size", "--time-limit", "--patience", "--device", "--dtype", "--horizon", "--until",
@@ -85,17 +61,8 @@ OPTIONS = (
 )  # fmt: skip
 FLAGS = ("--json", "--quiet", "--log-targets", "--input-dependent-noise", "--overwrite")
 COMMANDS = (
-    "fit",
-    "fit",
-    "fit",
-    "forecast",
-    "evaluate",
-    "impute",
-    "components",
-    "forces",
-    "plot",
-    "info",
-)
+    "fit", "fit", "fit", "forecast", "evaluate", "impute", "components", "forces", "plot", "info",
+)  # fmt: skip
 ZONES = ("Europe/Berlin", "UTC", "Mars/Base", "America/New_York", "")
 
 
