@@ -3,6 +3,7 @@
 ::
 
     python tools/reliability/command_lines.py --count 10000
+    python tools/reliability/command_lines.py --count 40 --apart 1    # each in a process of its own
 
 Only the exit codes 0, 2, 3, 4 and 130 are allowed, an error is one line, and nothing may raise.
 """
@@ -14,6 +15,7 @@ import gzip
 import io
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -22,10 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import Report, arguments
+from common import Report, arguments, python
 
 from deeplfm.cli import main as command_line
 
+RUN = "import sys; from deeplfm.cli import main; main(sys.argv[1:])"
 CODES = (0, 2, 3, 4, 130)
 HANGS_AFTER = 120  # seconds
 NUMBERS = (
@@ -38,41 +41,17 @@ STAMPS = (
     "99999-01-{:02d}",
 )  # fmt: skip
 NAMES = (
-    "t",
-    "time",
-    "y",
-    "ä",
-    "",
-    " ",
-    "a b",
-    "y_std",
-    "index",
-    "=x",
-    "-",
-    "1",
-    "y",
-    "\U0001f600",
+    "t", "time", "y", "ä", "", " ", "a b", "y_std", "index", "=x", "-", "1", "y", "\U0001f600",
     "a,b",
-)
+)  # fmt: skip
 MODELS = (
     "trend", "trend + level", "season(5)", "sinusoids(1)", "level", "nothing", "trend +", "season(-1)",
     "season(1e999)", "()", "trend + trend", "paper(n_features=0)", "deep(system=none)", "season('1 day')",
 )  # fmt: skip
 VALUES = (
-    "0",
-    "1",
-    "2",
-    "-1",
-    "1e9",
-    "x",
-    "",
-    "nan",
-    "1.5",
-    "None",
-    "99999999999999999999",
-    "--help",
+    "0", "1", "2", "-1", "1e9", "x", "", "nan", "1.5", "None", "99999999999999999999", "--help",
     "é",
-)
+)  # fmt: skip
 OPTIONS = (
     "--time", "--target", "--covariate", "--zone", "--delimiter", "--decimal", "--duplicates", "--seed",
     "--batch-size", "--time-limit", "--patience", "--device", "--dtype", "--horizon", "--until",
@@ -82,17 +61,8 @@ OPTIONS = (
 )  # fmt: skip
 FLAGS = ("--json", "--quiet", "--log-targets", "--input-dependent-noise", "--overwrite")
 COMMANDS = (
-    "fit",
-    "fit",
-    "fit",
-    "forecast",
-    "evaluate",
-    "impute",
-    "components",
-    "forces",
-    "plot",
-    "info",
-)
+    "fit", "fit", "fit", "forecast", "evaluate", "impute", "components", "forces", "plot", "info",
+)  # fmt: skip
 ZONES = ("Europe/Berlin", "UTC", "Mars/Base", "America/New_York", "")
 
 
@@ -240,7 +210,22 @@ def outcome_of(given: list[str]) -> tuple[str, str | None]:
             code = f"{type(raised).__name__}: {raised}"
         finally:
             signal.alarm(0)
-    text = error.getvalue()
+    return judged(given, code, error.getvalue())
+
+
+def outcome_apart(given: list[str]) -> tuple[str, str | None]:
+    """The same, of a process of its own."""
+    process = python(RUN, *given, stdin=subprocess.DEVNULL)
+    try:
+        error = process.communicate(timeout=HANGS_AFTER)[1]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return "hang", f"{given}: no end after {HANGS_AFTER} s"
+    return judged(given, process.returncode, error)
+
+
+def judged(given: list[str], code: Any, text: str) -> tuple[str, str | None]:
+    """An exit code and what was written to standard error."""
     lines = [line for line in text.splitlines() if line.startswith("error:")]
     if code not in CODES:
         return str(code)[:40], f"{given}: {code}: {text[-300:]}"
@@ -256,7 +241,8 @@ def hangs(*_: object) -> None:
 
 def main() -> int:
     """Generate, run, count."""
-    options = arguments(__doc__, 10_000)
+    options = arguments(__doc__, 10_000, apart=(int, 0, "1 gives each case a process"))
+    run = outcome_apart if options.apart else outcome_of
     signal.signal(signal.SIGALRM, hangs)
     warnings.simplefilter("ignore")
     report = Report("generated tables, configurations and arguments")
@@ -282,7 +268,7 @@ def main() -> int:
         for _ in range(options.count):
             Path("data.csv").write_bytes(cases.table())
             Path("run.toml").write_text(cases.configuration())
-            report.add(*outcome_of(cases.command()))
+            report.add(*run(cases.command()))
             os.chdir(name)
     return report.end()
 

@@ -11,8 +11,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
+
+from deeplfm.io.parts import content_of, unpack
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
@@ -39,12 +43,39 @@ def values(times: np.ndarray) -> np.ndarray:
     return found
 
 
+def frame_of(times: np.ndarray) -> pd.DataFrame:
+    """The same values in a frame."""
+    return pd.DataFrame(values(times), columns=["a", "b"], index=pd.Index(times, name="t"))
+
+
+def series_of(times: np.ndarray, n_series: int = 3) -> pd.DataFrame:
+    """Series in long form."""
+    some = [pd.DataFrame({"unique_id": f"s{i}", "ds": times, "y": np.sin(3 * times + i) + i / 5 * times})
+            for i in range(n_series)]  # fmt: skip
+    return pd.concat(some, ignore_index=True)
+
+
 def digest_of(model: object) -> str:
-    """SHA-256 of all tensors of a fitted regressor."""
+    """SHA-256 of all tensors of a fitted regressor, or of all files of parts of a panel."""
     digest = hashlib.sha256()
+    if (panel := getattr(model, "panel_", None)) is not None:
+        for part in panel.parts:
+            described, tensors = unpack(content_of(part))
+            digest.update(repr(_without_seconds(described)).encode())
+            for name, tensor in sorted(tensors.items()):
+                digest.update(name.encode() + tensor.numpy().tobytes())
+        return digest.hexdigest()
+    model = getattr(model, "regressor_", model)
     for name, tensor in sorted(model.model_.state_dict().items()):  # type: ignore[attr-defined]
         digest.update(name.encode() + tensor.cpu().numpy().tobytes())
     return digest.hexdigest()
+
+
+def _without_seconds(content: Any) -> Any:
+    """Plain data without what the clock gave."""
+    if isinstance(content, dict):
+        return {k: _without_seconds(v) for k, v in content.items() if k != "seconds"}
+    return list(map(_without_seconds, content)) if isinstance(content, list) else content
 
 
 def python(code: str, *given: object, **options: object) -> subprocess.Popen[str]:

@@ -22,30 +22,42 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import Report, arguments, digest_of, killed, python
+from common import LATER, TIMES, Report, arguments, digest_of, frame_of, killed, python, series_of
 
 import deeplfm
-from deeplfm import DeepLFMRegressor
+from deeplfm import DeepLFMForecaster, DeepLFMRegressor
 from deeplfm.errors import ModelFileError
 from deeplfm.training import checkpoint
 
+PANEL, FORCES = "panel", "forces"
 MODELS: dict[str, dict[str, Any]] = {
     "single": {"model": "paper(n_features=5)", "n_steps": 30},
     "selection": {"model": {"a": "trend + level", "b": "sinusoids(2)"}, "n_steps": 8},
     "batches": {"model": "trend + level", "n_steps": 12, "batch_size": 10},
+    PANEL: {"model": {"a": "trend + level", "b": "trend + reversion"}, "n_jobs": 1},
+    FORCES: {"model": {"a": "trend + level + shared_forces(1)", "b": "trend + level"}},
 }
-TIMES = np.linspace(0, 6, 40)
+N_SERIES = 4
 FIT = "import sys; from deeplfm.cli import main; main(sys.argv[1:])"
 
 
 def run(folder: Path, kind: str) -> None:
     """Fit, save, load, update and save."""
-    model = DeepLFMRegressor(**MODELS[kind], progress=False, checkpoint=folder / "run")
-    model.fit(TIMES, np.sin(3 * TIMES))
+    settings: dict[str, Any] = {**MODELS[kind], "progress": False, "checkpoint": folder / "run"}
+    if kind == PANEL:
+        model: Any = DeepLFMForecaster(**settings).fit(series_of(TIMES, N_SERIES))
+    elif kind == FORCES:
+        model = DeepLFMForecaster(**settings).fit(frame_of(TIMES))
+    else:
+        model = DeepLFMRegressor(**settings).fit(TIMES, np.sin(3 * TIMES))
     for _ in range(5):
         model.save(folder / "model")
-    loaded = DeepLFMRegressor.load(folder / "model")
-    if kind != "single":
+    loaded: Any = deeplfm.load(folder / "model")
+    if kind == PANEL:
+        loaded.update(series_of(LATER, N_SERIES))
+    elif kind == FORCES:
+        loaded.update(frame_of(LATER))
+    elif kind != "single":
         loaded.update([6.1, 6.2], [0.3, 0.1])
     for _ in range(5):
         loaded.save(folder / "updated")
@@ -75,9 +87,8 @@ def kill_runs(count: int, random: np.random.Generator, folder: Path) -> int:
             report.add("killed", f"{place.name}: {unreadable}" if unreadable else None)
         found = digest_of(deeplfm.load(place / "updated"))
         is_same = found == expected[kind]
-        report.add(
-            "same bits" if is_same else "other bits", None if is_same else f"{place.name}: {found}"
-        )
+        outcome = f"{kind}, same bits" if is_same else f"{kind}, other bits"
+        report.add(outcome, None if is_same else f"{place.name}: {found}")
         shutil.rmtree(place)
     return report.end()
 
@@ -87,7 +98,7 @@ def unreadable_in(place: Path) -> str | None:
     for name in ("model", "updated"):
         if (place / name / "model.json").exists():
             try:
-                deeplfm.load(place / name)
+                digest_of(deeplfm.load(place / name))  # which reads the parts of a panel
             except ModelFileError as error:
                 return str(error)
     return None
@@ -99,25 +110,30 @@ def terminate_runs(count: int, random: np.random.Generator, folder: Path) -> int
     x = np.linspace(0, 6, 40)
     rows = "\n".join(f"{t:.4f},{np.sin(3 * t):.5f}" for t in x)
     (folder / "data.csv").write_text(f"t,y\n{rows}\n")
-    models = ("paper(n_features=5)", "trend + level", "sinusoids + level")
+    series_of(x, 40).to_csv(folder / "panel.csv", index=False)
+    models = ("paper(n_features=5)", "trend + broadband", "sinusoids + level", PANEL)
     for case in range(count):
         place = folder / str(case)
-        options = ["--model", models[case % 3], "--n-steps", "1000000", "--jobs", "1"]
+        model = models[case % len(models)]
+        data, options, sign = "data.csv", ["--model", model, "--n-steps", "1000000"], "state-*"
+        if model == PANEL:
+            data, options, sign = "panel.csv", ["--effort", "fast"], "part-*"
         paths = ["--checkpoint", place / "run", "-o", place / "model"]
-        process = python(FIT, "fit", folder / "data.csv", *options, *paths)
-        while process.poll() is None and not list(place.rglob("state-*")):
+        process = python(FIT, "fit", folder / data, *options, "--jobs", "1", *paths)
+        while process.poll() is None and not list(place.rglob(sign)):
             time.sleep(0.02)
         time.sleep(random.uniform(0, 0.5))
         process.send_signal(signal.SIGTERM)
         _, error = process.communicate()
         try:
-            model = deeplfm.load(place / "model")
-            is_finite = np.isfinite(model.forecast(5).to_numpy()).all()
+            found = deeplfm.load(place / "model").forecast(5)
+            is_finite = np.isfinite(found.select_dtypes("number").to_numpy()).all()
             good = process.returncode == 130 and is_finite
         except ModelFileError as reason:
             good, error = False, f"{error} {reason}"
         report.add(
-            "saved" if good else "lost", None if good else f"{process.returncode}: {error[-300:]}"
+            "saved" if good else "lost",
+            None if good else f"{model}: {process.returncode}: {error[-300:]}",
         )
         shutil.rmtree(place)
     return report.end()

@@ -5,9 +5,10 @@
     python tools/reliability/mutations.py --count 2000
 
 Bits are flipped, bytes deleted, inserted, repeated or zeroed, files cut, swapped with those of another
-model or replaced by folders, pipes and links. A third of the cases changes a value of the description
-and gives it the right checksum, as somebody who means it can; such a file may describe another
-model, but must not raise anything but an error of deeplfm.
+model or replaced by folders, pipes and links. Models are a selection, a panel, forces that outputs share
+and a warped clock, and what a killed fit of each of these has left. In some cases a value of a
+description is changed and given the right checksum, as by somebody who means it; such a file may
+describe another model, but must not raise anything but an error of deeplfm.
 """
 
 from __future__ import annotations
@@ -18,19 +19,23 @@ import shutil
 import signal
 import sys
 import tempfile
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from common import LATER, TIMES, Report, arguments, values
+import pandas as pd
+from common import LATER, TIMES, Report, arguments, frame_of, series_of, values
 
 import deeplfm
-from deeplfm import DeepLFMRegressor
+from deeplfm import DeepLFMForecaster, DeepLFMRegressor
 from deeplfm.errors import DeepLFMError
 from deeplfm.io import storage
+from deeplfm.io.parts import pack, unpack, write_parts
 from deeplfm.training import checkpoint, loop
 
 HANGS_AFTER = 60  # seconds
@@ -102,14 +107,25 @@ def mutate(folder: Path, other: Path, random: np.random.Generator) -> str:
 
 def reseal(folder: Path, random: np.random.Generator) -> None:
     """Change a value of a description, and give it the right checksum."""
-    paths = sorted(folder.rglob(storage.DESCRIPTION))
+    paths = sorted([*folder.rglob(storage.DESCRIPTION), *folder.rglob("part-*.safetensors")])
     path = paths[random.integers(len(paths))]
-    content = json.loads(path.read_text())
-    del content["sha256"]
+    is_part = path.suffix == ".safetensors"
+    content, tensors = unpack(path.read_bytes()) if is_part else (json.loads(path.read_text()), {})
+    content.pop("sha256", None)
     leaves = list(_leaves(content))
     parent, key = leaves[random.integers(len(leaves))]
     parent[key] = STRANGE[random.integers(len(STRANGE))]
-    path.write_text(storage.description_text(content))
+    if not is_part:
+        path.write_text(storage.description_text(content))
+        return
+    number = int(path.name.split("-")[1])
+    path.unlink()
+    (name,) = write_parts(path.parent, [(number, pack(content, tensors))])
+    whole = folder / storage.DESCRIPTION
+    if whole.exists():  # it names its parts
+        described = json.loads(whole.read_text().replace(path.name, name))
+        del described["sha256"]
+        whole.write_text(storage.description_text(described))
 
 
 def _leaves(content: Any) -> Iterator[tuple[Any, Any]]:
@@ -134,32 +150,81 @@ def limited() -> Iterator[None]:
         signal.alarm(0)
 
 
-def predictions(model: DeepLFMRegressor) -> np.ndarray:
+def regressor(seed: int, **more: Any) -> Any:
+    """A selection of two, with a gap."""
+    models = {"a": "trend + level", "b": "sinusoids(2)"}
+    model = DeepLFMRegressor(models, n_steps=2, random_state=seed, progress=False, **more)
+    return model.fit(TIMES, values(TIMES))
+
+
+def regressor_use(model: Any) -> np.ndarray:
     """Predictions before and after an update."""
     before = model.predict(np.r_[TIMES, LATER], return_std=True)
     model.update(LATER, values(LATER))
     return np.stack([*before, *model.predict(np.r_[TIMES, LATER], return_std=True)])
 
 
-def small_model(seed: int, **more: Any) -> DeepLFMRegressor:
-    """A selection of two, with a gap."""
-    models = {"a": "trend + level", "b": "sinusoids(2)"}
-    return DeepLFMRegressor(models, n_steps=2, random_state=seed, progress=False, **more)
+def forecaster(models: Any, seed: int, **more: Any) -> Any:
+    """A forecaster of a frame with a gap."""
+    model = DeepLFMForecaster(models, n_steps=2, random_state=seed, progress=False, **more)
+    return model.fit(frame_of(TIMES))
 
 
-def killed_run(folder: Path) -> None:
+def panel(seed: int, **more: Any) -> Any:
+    """Three series in long form."""
+    model = DeepLFMForecaster("trend + level", random_state=seed, progress=False, **more)
+    return model.fit(series_of(TIMES[: -1 - seed]))
+
+
+def numbers_of(model: Any, later: pd.DataFrame) -> np.ndarray:
+    """Forecasts before and after an update."""
+    before = model.forecast(5).select_dtypes("number").to_numpy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # series that are left out
+        model.update(later)
+        return np.concatenate([before, model.forecast(5).select_dtypes("number").to_numpy()])
+
+
+class Kind(NamedTuple):
+    """A kind of model: how it is fitted, what it is used for, and the share of the cases."""
+
+    fit: Callable[..., Any]
+    use: Callable[[Any], np.ndarray]
+    share: int
+
+
+FORCES = {"a": "trend + level + shared_forces(1)", "b": "trend + level"}
+CLOCK = "warped(season) + level"
+KINDS = {
+    "selection": Kind(regressor, regressor_use, 3),
+    "panel": Kind(panel, lambda model: numbers_of(model, series_of(LATER)), 3),
+    "shared forces": Kind(
+        partial(forecaster, FORCES), lambda model: numbers_of(model, frame_of(LATER)), 2
+    ),
+    "warped clock": Kind(
+        partial(forecaster, CLOCK), lambda model: numbers_of(model, frame_of(LATER)), 2
+    ),
+}
+
+
+def killed_run(kind: str, folder: Path) -> None:
     """Leave the checkpoint of a run that was killed in the middle."""
+    if kind in ("panel", "shared forces"):  # the last unit is not finished
+        KINDS[kind].fit(0, checkpoint=folder)
+        last = sorted(path for path in folder.iterdir() if path.name != "run")[-1]
+        shutil.rmtree(last) if last.is_dir() else last.unlink()
+        return
     plain, n_steps = loop._Run._step, [0]
 
     def step(run: Any, *given: Any) -> None:
         plain(run, *given)
         n_steps[0] += 1
-        if n_steps[0] == 6:
+        if n_steps[0] == (6 if kind == "selection" else 2):
             raise InterruptedError
 
     loop._Run._step = step  # type: ignore[method-assign]
     try:
-        small_model(0, checkpoint=folder).fit(TIMES, values(TIMES))
+        KINDS[kind].fit(0, checkpoint=folder)
     except InterruptedError:
         pass
     finally:
@@ -173,10 +238,13 @@ def outcome_of(
     try:
         with limited():
             found = use()
+    except UserWarning as warning:  # the other series go on
+        return "refused one series", None if "left out" in str(warning) else f"{case}: {warning}"
     except DeepLFMError as error:
         return "refused", None if str(error).count("\n") == 0 else f"{case}: several lines: {error}"
     except BaseException as error:
-        return "other error", f"{case}: {type(error).__name__}: {error}"
+        where = "".join(traceback.format_tb(error.__traceback__)[-3:])
+        return "other error", f"{case}: {type(error).__name__}: {error}\n{where}"
     if np.array_equal(found, expected, equal_nan=True):
         return "identical", None
     return ("another model, resealed", None) if is_resealed else ("silent", f"{case}: differs")
@@ -189,27 +257,27 @@ def main() -> int:
     checkpoint._LEAST_SECONDS, checkpoint._COST = 0.0, 1e9  # keep every step
     random = np.random.default_rng(options.seed)
     report = Report("mutated model and checkpoint files")
+    order = [kind for kind in KINDS for _ in range(KINDS[kind].share)]
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for seed, place in enumerate(("whole", "other")):
-            small_model(seed).fit(TIMES, values(TIMES)).save(folder / place)
-        expected = predictions(deeplfm.load(folder / "whole"))  # type: ignore[arg-type]
-        killed_run(folder / "run")
+        folder, expected = Path(name), {}
+        for kind, (fit, use, _) in KINDS.items():
+            for seed, place in enumerate(("whole", "other")):
+                fit(seed).save(folder / kind / place)
+            expected[kind] = use(deeplfm.load(folder / kind / "whole"))
+            killed_run(kind, folder / kind / "run")
         for case in range(options.count):
-            is_run = case % 4 == 3
-            place = folder / "case"
+            kind, is_run = order[case % len(order)], random.random() < 0.25
+            origin, place = folder / kind, folder / "case"
             shutil.rmtree(place, ignore_errors=True)
-            shutil.copytree(folder / ("run" if is_run else "whole"), place)
-            way = mutate(place, folder / "other", random)
+            shutil.copytree(origin / ("run" if is_run else "whole"), place)
+            way = mutate(place, origin / "other", random)
 
-            def use(place: Path = place, is_run: bool = is_run) -> np.ndarray:
-                if is_run:
-                    model = small_model(0, checkpoint=place).fit(TIMES, values(TIMES))
-                    return predictions(model)
-                return predictions(deeplfm.load(place))  # type: ignore[arg-type]
+            def use(place: Path = place, kind: str = kind, is_run: bool = is_run) -> np.ndarray:
+                fit, use, _ = KINDS[kind]
+                return use(fit(0, checkpoint=place) if is_run else deeplfm.load(place))
 
-            name = f"case {case}, {way}{', checkpoint' * is_run}"
-            report.add(*outcome_of(name, way == "resealed", use, expected))
+            name = f"case {case}, {kind}, {way}{', checkpoint' * is_run}"
+            report.add(*outcome_of(name, way == "resealed", use, expected[kind]))
     return report.end()
 
 

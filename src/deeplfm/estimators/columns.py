@@ -128,7 +128,11 @@ def as_frame(data: Any, where: str) -> pd.DataFrame:
         )
     if data.empty:
         raise InputError(f"{where}: a frame of shape {data.shape} found. Give rows and columns.")
-    odd = [name for name in data.columns if not isinstance(name, str | int | np.integer)]
+    odd = [
+        name
+        for name in data.columns
+        if not isinstance(name, str | int | np.integer) or isinstance(name, bool)
+    ]
     if odd:
         raise InputError(
             f"{where}: {odd[0]!r} is no name of a column. Name columns by texts: "

@@ -13,6 +13,7 @@ from numpy import ndarray
 from pandas.api.types import infer_dtype, is_bool_dtype
 
 from deeplfm.errors import ConfigError, InputError
+from deeplfm.io.typed import checked
 
 Name = str | int
 
@@ -77,7 +78,7 @@ class KnownInputs:
         """The inputs that were described."""
         given = {name: tuple(content.get(name, ())) for name in ("calendar", "holidays")}
         levels = {name: list(items) for name, items in content.get("levels", [])}
-        return cls(levels, country=content.get("country"), **given)
+        return checked(cls(levels, country=content.get("country"), **given))
 
     def codes(self, column: pd.Series, name: Name) -> Float64[ndarray, " N"]:
         """Numbers of the levels of a category; NaN where it is missing."""

@@ -15,7 +15,7 @@ from deeplfm.errors import ConfigError, InputError, NoPanelError
 from deeplfm.estimators.columns import as_frame
 from deeplfm.estimators.panel import Panel
 from deeplfm.estimators.panel_columns import PanelColumns
-from deeplfm.estimators.saving import _parameters, _restored
+from deeplfm.estimators.saving import _parameters, restored_parameters
 from deeplfm.estimators.settings import DeepLFMSettings
 from deeplfm.io.archive import reading
 from deeplfm.io.storage import PARTS, write_folder
@@ -189,7 +189,7 @@ class OverSeries(DeepLFMSettings):
     @classmethod
     def _restore_panel(cls, description: dict[str, Any], path: str | Path) -> Self:
         with reading(path, cls):
-            model = cls(**_restored(description["parameters"]))
+            model = cls(**restored_parameters(description["parameters"]))
             named = description[PARTS]
             folder = Path(path) / Path(named["folder"]).name
             parts: list[bytes | Path] = [folder / Path(name).name for name in named["files"]]

@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +24,15 @@ from deeplfm.estimators.panel_parts import (
     Run,
     batched,
     call_part,
+    described_in,
     restored,
 )
 from deeplfm.estimators.saving import plain_prior, read_prior
+from deeplfm.estimators.settings import is_whole
 from deeplfm.io.archive import tensors_under
 from deeplfm.io.files import versions
 from deeplfm.io.parts import content_of, unpack
+from deeplfm.io.typed import checked
 from deeplfm.selection.backends import LostWorkerError, as_finished, is_cluster, n_workers
 from deeplfm.statespace import Prior
 from deeplfm.training.checkpoint import checkpointed
@@ -108,10 +112,10 @@ class Panel:
         row = self.table.loc[name]
         described, tensors = unpack(content_of(self.parts[row["part"]]))
         number = int(row["number"])
-        own = described["series"][number]
+        own, reason = described_in(described, number, kind)
         if own["kind"] != "forecaster":
-            raise InputError(f"series {name!r}: it was not fitted ({row['reason']}).")
-        return restored(kind, own, tensors_under(f"{number}.", tensors), row["reason"])
+            raise InputError(f"series {name!r}: it was not fitted ({reason}).")
+        return restored(kind, own, tensors_under(f"{number}.", tensors), reason)
 
     def call(
         self,
@@ -214,8 +218,16 @@ class Panel:
     @classmethod
     def restored(cls, content: dict[str, Any], parts: list[bytes | Path]) -> Panel:
         """The panel that was described."""
-        columns = PanelColumns(**content["columns"])
+        columns = checked(PanelColumns(**content["columns"]))
         table = pd.DataFrame(content["table"]).set_index(columns.series)
+        missing = {"part", "number", *Row._fields[1:]} - {*table}
+        places = [
+            (part, number) for part, number in zip(table["part"], table["number"], strict=True)
+        ]
+        if missing or not all(map(is_whole, chain(*places))):
+            raise ValueError("the table of its series is damaged")
+        if not {part for part, _ in places} <= {*range(len(parts))} or not table.index.is_unique:
+            raise ValueError("the table of its series has other parts than the folder")
         return cls(columns, parts, table, read_prior(content["prior"]))
 
 

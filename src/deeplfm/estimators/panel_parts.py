@@ -153,8 +153,9 @@ def call_part(work: CallPart) -> Called:
     reasons: dict[int, str] = {}
     is_changed = False
     for number, name, arguments in work.calls:
-        own, parts = described["series"][number], tensors_under(f"{number}.", tensors)
+        parts = tensors_under(f"{number}.", tensors)
         try:
+            own, reason = described_in(described, number, work.kind)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 if own["kind"] == "rows" and work.fallback:
@@ -162,7 +163,7 @@ def call_part(work: CallPart) -> Called:
                     found = naive.forecast(**arguments)
                     tables[number] = _long(found, work.columns, naive.timeline.name, name)
                     continue
-                model = restored(work.kind, own, parts, described["table"][number]["reason"])
+                model = restored(work.kind, own, parts, reason)
                 found = getattr(model, work.method)(**arguments)
             if found is model:
                 content, parts = model._described()
@@ -175,6 +176,17 @@ def call_part(work: CallPart) -> Called:
         except Exception as error:  # a bad series never stops the others
             reasons[number] = reason_of(error)
     return Called(tables, reasons, pack(described, tensors) if is_changed else None)
+
+
+def described_in(
+    described: dict[str, Any], number: int, kind: type[DeepLFMForecaster]
+) -> tuple[dict[str, Any], str]:
+    """The forecaster or the rows of one series of a part, and the reason of its outcome."""
+    with reading("a part of the panel", kind):
+        own, reason = described["series"][number], described["table"][number]["reason"]
+        if own["kind"] not in ("forecaster", "rows", None):
+            raise ValueError(f"its kind is {own['kind']!r}")
+        return own, str(reason)
 
 
 def restored(

@@ -15,8 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from deeplfm.errors import ConfigError
 from deeplfm.estimators.known_inputs import KnownInputs
 from deeplfm.estimators.scaling import Scaling
+from deeplfm.estimators.settings import check_settings
 from deeplfm.estimators.targets import Labels
 from deeplfm.estimators.timeline import Timeline
 from deeplfm.io.archive import Contents, reading, restore, tensors_under
@@ -100,7 +102,7 @@ def rebuild(
 ) -> Regressor:
     """The regressor that :func:`describe` described; ``path`` is for the message of an error."""
     with reading(path, cls):
-        regressor = cls(**_restored(description["parameters"]))
+        regressor = cls(**restored_parameters(description["parameters"]))
         regressor.dtype_ = {"float32": torch.float32, "float64": torch.float64}[
             description["dtype"]
         ]
@@ -156,6 +158,18 @@ def _check_predictions(regressor: DeepLFMRegressor) -> None:
         raise ValueError("its prediction has another shape, or is not a number")
 
 
+def _check_next_row(forecaster: DeepLFMForecaster) -> None:
+    """Names and times that do not fit together fail here, and not at the first forecast."""
+    record = forecaster._record
+    later = record.timeline.after(record.rows.index[-1:], 1)
+    timeline = record.timeline.refined(record.rows.index)
+    timeline.written(timeline.shown(later))
+    last = record.rows[[*record.targets, *record.covariates]].iloc[-1:]
+    x = record.inputs(last)
+    if len(later) != 1 or x.shape[1] != forecaster.regressor_.n_features_in_:
+        raise ValueError(f"{x.shape[1]} inputs of {forecaster.regressor_.n_features_in_}")
+
+
 def describe_forecaster(forecaster: DeepLFMForecaster) -> Contents:
     """Description and tensors of a fitted forecaster, its training rows included."""
     regressor, parts = describe(forecaster.regressor_)
@@ -186,7 +200,7 @@ def rebuild_forecaster(
 ) -> Forecaster:
     """The forecaster that was described, around a regressor of a kind."""
     with reading(path, cls):
-        forecaster = cls(**_restored(description["parameters"]))
+        forecaster = cls(**restored_parameters(description["parameters"]))
         forecaster.timeline_ = Timeline.from_dict(description["timeline"])
         forecaster.targets_ = list(description["targets"])
         forecaster.covariates_ = list(description["covariates"])
@@ -203,6 +217,7 @@ def rebuild_forecaster(
         regressor = description["regressor"]
         parts = tensors_under("regressor.", tensors)
         forecaster.regressor_ = rebuild(kind, regressor, parts, path)
+        _check_next_row(forecaster)
     return forecaster
 
 
@@ -240,7 +255,12 @@ def _parameters(estimator: Any) -> dict[str, Any]:
     return parameters | {"model": model, "prior": prior, "checkpoint": None, "backend": None}
 
 
-def _restored(parameters: dict[str, Any]) -> dict[str, Any]:
+def restored_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of an estimator of their plain data."""
+    try:
+        check_settings(parameters | {"device": "cpu"})  # that of the file need not be here
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
     prior = read_prior(parameters.get("prior"))
     return parameters | {"model": _model(parameters["model"]), "prior": prior}
 

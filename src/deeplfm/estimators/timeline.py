@@ -18,6 +18,7 @@ from deeplfm.estimators.layouts import write_layout
 from deeplfm.estimators.stamps import EXAMPLES, DateOrder, Kind, kind_of, read_stamps
 from deeplfm.estimators.steps import ROUNDING, Step, localised
 from deeplfm.estimators.year_columns import join_year_columns, split_year_columns
+from deeplfm.io.typed import checked
 
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
 _UNITS: dict[str | None, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
@@ -59,7 +60,7 @@ class Timeline:
     2024-04-01 00:00:00+02:00
     """
 
-    name: str | int | None
+    name: Any
     kind: Kind
     step: Step
     unit: str | None = None
@@ -250,7 +251,7 @@ class Timeline:
     def from_dict(cls, content: dict[str, Any]) -> Timeline:
         """The time axis that was described."""
         columns = tuple(content.get("columns", ()))
-        return cls(**content | {"step": Step(**content["step"]), "columns": columns})
+        return checked(cls(**content | {"step": Step(**content["step"]), "columns": columns}))
 
     def _index(self, ticks: NDArray[Any]) -> pd.Index:
         """Numbers as they are; timestamps from ticks since 1970 in UTC, durations from ticks."""

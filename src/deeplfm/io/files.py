@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import deeplfm
-from deeplfm.errors import InputError
+from deeplfm.errors import InputError, ModelFileError
 
 _USER_CACHES = {"darwin": "~/Library/Caches", "win32": "~/AppData/Local"}
 _PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "gpytorch")
@@ -79,6 +79,25 @@ def is_unfinished(name: str, is_ours: Callable[[str], bool]) -> bool:
     """Whether a name is that of a file that a killed run has left."""
     found = _UNFINISHED.fullmatch(name)
     return found is not None and is_ours(found[1])
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """The content of a regular file of limited size: a pipe would wait, a device never end."""
+    if path.exists() and not path.is_file():
+        raise OSError(None, "it is not a regular file")
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    check_size(path, len(content), most, ModelFileError, "load")
+    return content
+
+
+def check_size(path: Path, n_bytes: int, most: int, kind: type[Exception], verb: str) -> None:
+    """Refuse a file of a model that is larger than what is read."""
+    if n_bytes > most:
+        raise kind(
+            f"{verb}: {path} has more than {most // 2**20} MiB, the largest size that is read. Fit a "
+            "smaller model, or fewer rows."
+        )
 
 
 def flush_folder(folder: Path) -> None:

@@ -15,10 +15,11 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from deeplfm.errors import ModelFileError
-from deeplfm.io.files import write_whole
+from deeplfm.io.files import read_regular, write_whole
 
 _NAME = re.compile(r"part-(\d{6})-([0-9a-f]{64})\.safetensors")
 _DESCRIPTION = "description"
+MOST_BYTES = 2**34  # of a part
 
 
 def pack(description: dict[str, Any], tensors: dict[str, Tensor]) -> bytes:
@@ -56,7 +57,9 @@ def content_of(part: bytes | Path) -> bytes:
     if isinstance(part, bytes):
         return part
     try:
-        content = part.read_bytes()
+        content = read_regular(part, MOST_BYTES)
+    except ModelFileError:
+        raise
     except OSError as error:
         raise ModelFileError(
             f"load: {part} cannot be read ({error.strerror or error}). Load the model again, or save it "

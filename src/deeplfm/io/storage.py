@@ -17,9 +17,11 @@ from torch import Tensor
 import deeplfm
 from deeplfm.errors import InputError, ModelFileError
 from deeplfm.io.files import (
+    check_size,
     flush_folder,
     is_unfinished,
     locked,
+    read_regular,
     remove_unfinished,
     versions,
     write_whole,
@@ -106,7 +108,7 @@ def _write(folder: Path, description: dict[str, Any], tensors: dict[str, Tensor]
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     name = f"{_TENSORS}{secrets.token_hex(4)}.safetensors"
     n_bytes = sum(value.nbytes for value in contiguous.values())
-    _check_size(folder / name, n_bytes, MOST_TENSOR_BYTES, InputError, "save")
+    check_size(folder / name, n_bytes, MOST_TENSOR_BYTES, InputError, "save")
     try:
         # safetensors' own writer leaves files of any name when it is killed
         content = save(contiguous)
@@ -122,7 +124,7 @@ def _write(folder: Path, description: dict[str, Any], tensors: dict[str, Tensor]
         }
         plain = json.loads(json.dumps(header, default=_plain))
         text = description_text(plain)
-        _check_size(folder / DESCRIPTION, len(text), MOST_DESCRIPTION_BYTES, InputError, "save")
+        check_size(folder / DESCRIPTION, len(text), MOST_DESCRIPTION_BYTES, InputError, "save")
         write_whole(folder / DESCRIPTION, lambda temporary: temporary.write_text(text))
     except BaseException as error:
         if name != _named_tensors(folder):
@@ -155,7 +157,7 @@ def _read_tensors(
 ) -> dict[str, Tensor]:
     path = folder / Path(description["tensors"]).name
     try:
-        content = _read(path, MOST_TENSOR_BYTES)
+        content = read_regular(path, MOST_TENSOR_BYTES)
     except OSError as error:
         if may_be_replaced and _named_tensors(folder) != path.name:
             raise _ReplacedError from error
@@ -187,7 +189,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
             "to its end. Save the model again."
         )
     try:
-        text = _read(path, MOST_DESCRIPTION_BYTES).decode()
+        text = read_regular(path, MOST_DESCRIPTION_BYTES).decode()
         description = json.loads(text)
     except (ValueError, RecursionError, OSError) as error:
         raise _damaged(path, f"damaged ({str(error)[:200]})") from error
@@ -208,24 +210,6 @@ def _read_description(folder: Path) -> dict[str, Any]:
     return description
 
 
-def _read(path: Path, most: int) -> bytes:
-    """The content of a regular file of limited size: a pipe would wait, a device never end."""
-    if path.exists() and not path.is_file():
-        raise OSError(None, "it is not a regular file")
-    with path.open("rb") as file:
-        content = file.read(most + 1)
-    _check_size(path, len(content), most, ModelFileError, "load")
-    return content
-
-
-def _check_size(path: Path, n_bytes: int, most: int, kind: type[Exception], verb: str) -> None:
-    if n_bytes > most:
-        raise kind(
-            f"{verb}: {path} has more than {most // 2**20} MiB, the largest size that is read. Fit a "
-            "smaller model, or fewer rows."
-        )
-
-
 def _damaged(path: Path, how: str) -> ModelFileError:
     return ModelFileError(f"load: {path} is {how}. Restore it, or save the model again.")
 
@@ -233,7 +217,9 @@ def _damaged(path: Path, how: str) -> ModelFileError:
 def _named_tensors(folder: Path) -> str | None:
     """The tensors that a folder's description names; None where it has no description."""
     try:
-        return str(json.loads(_read(folder / DESCRIPTION, MOST_DESCRIPTION_BYTES))["tensors"])
+        return str(
+            json.loads(read_regular(folder / DESCRIPTION, MOST_DESCRIPTION_BYTES))["tensors"]
+        )
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return None
 

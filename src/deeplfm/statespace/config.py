@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from deeplfm.io.typed import checked
+
 
 @dataclass(frozen=True)
 class Prior:
@@ -106,4 +108,4 @@ class StateSpaceConfig:
             for item in data["seasons"]
         )
         prior = Prior(**{name: tuple(pair) for name, pair in data.get("prior", {}).items()})
-        return cls(**data | {"seasons": seasons, "prior": prior})
+        return checked(cls(**data | {"seasons": seasons, "prior": prior}))

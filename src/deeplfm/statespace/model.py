@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from deeplfm.errors import ConfigError
+from deeplfm.errors import ConfigError, InputError
 from deeplfm.likelihoods import Gaussian
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import numpy_for
@@ -24,6 +25,18 @@ from deeplfm.training.interruption import time_left, within
 from deeplfm.training.progress import on_part
 
 Moments = tuple[Float[Tensor, "S N D"], Float[Tensor, "S N D"]]
+
+
+@contextmanager
+def solving() -> Iterator[None]:
+    """Turn a covariance of rows that is no covariance in floating point into an error for people."""
+    try:
+        yield
+    except np.linalg.LinAlgError as error:
+        raise InputError(
+            f"state space: the covariance of the rows is not positive definite ({error}). Look for "
+            "values of a very different size among times, targets or measurement errors."
+        ) from error
 
 
 class StateSpaceLFM(nn.Module):
@@ -236,7 +249,8 @@ class StateSpaceLFM(nn.Module):
             if component is None or component in columns_of(config):
                 known = self._known(d)
                 for s, parameters in enumerate(self._draws_of(d)):
-                    solved = Solved.of([config], [known], [parameters], rows)
+                    with solving():
+                        solved = Solved.of([config], [known], [parameters], rows)
                     yield s, slice(d, d + 1), solved
 
     def _draws_of(self, output: int) -> Array:

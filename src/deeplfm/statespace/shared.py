@@ -12,7 +12,7 @@ from torch import Tensor
 
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.forces import N_STATES, Forces
-from deeplfm.statespace.model import StateSpaceLFM
+from deeplfm.statespace.model import StateSpaceLFM, solving
 from deeplfm.statespace.parameters import Layout
 from deeplfm.statespace.shared_fit import SharedFit, fit_forces
 from deeplfm.statespace.solved import SHARED, Solved
@@ -135,4 +135,6 @@ class SharedForcesLFM(StateSpaceLFM):
                 self.loadings[s, :, :n_shared].cpu().numpy(),
             )
             own, rows = [item[s] for item in parameters], x.double().cpu().numpy()
-            yield s, slice(n_outputs), Solved.of(self.config, known, own, rows, forces)
+            with solving():
+                solved = Solved.of(self.config, known, own, rows, forces)
+            yield s, slice(n_outputs), solved

@@ -174,6 +174,7 @@ def test_what_is_no_number_is_refused_by_row(values: Any, message: str) -> None:
         (pd.DataFrame({"a": []}), r"shape \(0, 1\)"),
         (pd.DataFrame(np.zeros((2, 2)), columns=["a", "a"]), "several columns are named 'a'"),
         (pd.DataFrame({("a", "b"): [1.0]}), r"\('a', 'b'\) is no name of a column"),
+        (pd.DataFrame([[1.0]], columns=[True]), "True is no name of a column"),
     ],
 )
 def test_only_frames_with_plain_names_are_taken(data: Any, message: str) -> None:

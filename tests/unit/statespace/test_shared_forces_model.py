@@ -1,10 +1,12 @@
 """Outputs that share forces, through the estimators."""
 
+from copy import deepcopy
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from deeplfm import DeepLFMForecaster
+from deeplfm import DeepLFMForecaster, InputError
 from deeplfm.statespace import SharedForcesLFM
 
 N_ROWS, GAP = 80, slice(30, 45)
@@ -103,3 +105,21 @@ def test_independent_outputs_stay_so() -> None:
     assert "shared forces" not in member(apart).components
     expected = fitted(frame, SUM).forecast(3)
     pd.testing.assert_frame_equal(apart.forecast(3), expected)
+
+
+@pytest.mark.parametrize("model", ["trend + shared_forces(1)", "shared_forces(1)"])
+def test_forces_stand_alone(model: str) -> None:
+    """Outputs without processes of their own, a sum that was an error of numpy."""
+    forecast = fitted(with_gap(walks()), model).forecast(5)
+    assert np.isfinite(forecast.to_numpy()).all()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers that overflow on the way
+def test_a_covariance_that_cannot_be_solved_is_an_error_of_deeplfm(
+    shared: DeepLFMForecaster,
+) -> None:
+    """It was numpy's LinAlgError."""
+    broken = deepcopy(shared)
+    member(broken).row_weight.fill_(1e300)
+    with pytest.raises(InputError, match=r"state space: .* not positive definite"):
+        broken.forecast(2)
