@@ -75,10 +75,12 @@ def forecast(
 ) -> None:
     """Forecast every target, with standard deviation and interval.
 
-    The table goes to standard output if no other output is requested.
+    Without --horizon, --until and --times, the times of --covariates after the last row are forecast,
+    or where there are none, a tenth of the number of rows. The table goes to standard output if no
+    other output is requested.
     """
-    if [horizon, until, times].count(None) != 2:
-        raise InputError("--horizon, --until, --times: give one of them, the extent of a forecast.")
+    if [horizon, until, times].count(None) < 2:
+        raise InputError("--horizon, --until, --times: give only one, the extent of a forecast.")
     results = Results(run, out, plot, report, has_table=True)
     forecaster = load_forecaster(model, may_be_panel=True)
     chosen: dict[str, Any] = {
@@ -196,8 +198,7 @@ def _forecast_figure(
     from deeplfm.plots import fans_of, forecast_figure
 
     training, names = forecaster.training_, [str(name) for name in forecaster.targets_]
-    shown = training.iloc[-_ROWS_BEFORE * len(found) :]
-    index = shown.index.union(found.index)
+    index = forecaster._record.drawn(found.index, _ROWS_BEFORE * len(found))
     return forecast_figure(
         index,
         fans_of(forecaster.posterior(index, covariates), names),

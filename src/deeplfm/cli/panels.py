@@ -25,8 +25,8 @@ def refuse_pages(plot: Path | None, report: Path | None) -> None:
     """Refuse figures and reports, which show one series."""
     if plot is not None or report is not None:
         raise InputError(
-            "--plot, --report: the data are a panel, and these show one series. Leave them out, or fit a "
-            "table with one series."
+            "--plot, --report: the model holds many series, and these show one. Write the table with -o; "
+            "in Python, deeplfm.load(folder)[name].plot() draws one series."
         )
 
 

@@ -142,6 +142,7 @@ class OverSeries:
         roles: tuple[Any, Any, Any],
         options: dict[str, Any],
         is_pooled: bool,
+        measurement_error: Any = None,
     ) -> bool:
         """Fit a panel, if the data are one."""
         frame = long_frame(data, "frame")
@@ -149,6 +150,11 @@ class OverSeries:
         self.panel_ = None
         if column is None:
             return False
+        if measurement_error is not None:
+            raise InputError(
+                f"measurement_error: {measurement_error!r} found, and the frame holds several series, "
+                f"named by {column!r}. Fit one series, or leave it out."
+            )
         forecaster = cast("DeepLFMForecaster", self)
         forecaster._settings()
         columns = PanelColumns.choose(frame, column, *roles)

@@ -194,6 +194,8 @@ class Timeline:
         written = self.written(index)
         if self.columns:
             return join_year_columns(written, self.columns).tolist()
+        if self.kind == "number" and self.step.decimals is None:  # no digits of rounding
+            return [f"{time:.10g}" for time in written.iloc[:, 0]]
         return [str(time) for time in written.iloc[:, 0]]
 
     def text_of(self, number: float) -> str:

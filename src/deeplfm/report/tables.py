@@ -64,7 +64,8 @@ def score_table(evaluation: Evaluation) -> Table:
         for target, row in scores[columns].iterrows()
     ]
     return Table(
-        "Scores on later observations. Lower is better; NMSE 1 is no better than their mean.",
+        "Scores on later observations. Lower is better; NMSE 1 is no better than their mean. RMSE, MAE, "
+        "CRPS and MNLL are for the target in its own units, as the command line prints them.",
         ["target", *(_SCORE_NAMES[name] for name in columns)],
         rows,
     )

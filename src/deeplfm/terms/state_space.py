@@ -12,7 +12,7 @@ import numpy as np
 from deeplfm.statespace import SeasonConfig, SharedForcesLFM, StateSpaceConfig, StateSpaceLFM
 from deeplfm.terms.base import BuildContext, Term
 from deeplfm.terms.covariates import Covariates
-from deeplfm.terms.initial import all_series, span_of, typical_step
+from deeplfm.terms.initial import all_series, resolved_step, span_of, typical_step
 from deeplfm.terms.local_level import LocalLevel, MeanReversion
 from deeplfm.terms.season import Season, Series, find_season, frequency_of, fundamental_of
 from deeplfm.terms.shared_forces import SharedForces
@@ -46,9 +46,10 @@ def build_state_space(terms: Sequence[Term], rows: Rows, context: BuildContext) 
     n_outputs = rows.y.shape[1]
     seasons: list[tuple[SeasonConfig, ...]] = [()] * n_outputs
     if isinstance(season, Season):
+        resolved = resolved_step(time) if len(time) > 1 else span
         n_evolving = _MOST_EVOLVING if season.evolves and len(rows) <= _MOST_TO_EVOLVE else 0
         seasons = [
-            _configs(frequencies, most, n_evolving, step, span)
+            _configs(frequencies, most, n_evolving, resolved, span)
             for frequencies, most in _frequencies(season, rows, context)
         ]
     config = StateSpaceConfig(
