@@ -64,8 +64,7 @@ def score_table(evaluation: Evaluation) -> Table:
         for target, row in scores[columns].iterrows()
     ]
     return Table(
-        "Scores on later observations. Lower is better; NMSE 1 is no better than their mean. RMSE, MAE, "
-        "CRPS and MNLL are for the target in its own units, as the command line prints them.",
+        "Scores on later observations. Lower is better; NMSE 1 is no better than their mean.",
         ["target", *(_SCORE_NAMES[name] for name in columns)],
         rows,
     )
