@@ -7,7 +7,7 @@ and the noise, a normal approximation at the optimum (Laplace) has the covarianc
     Cov W = A⁻¹ + J C Jᵀ,   C = τ H⁻¹,   J = dE[W]/dθ,
 
 where H is the curvature of minus the log evidence and τ the temperature of the likelihood. A common
-factor of all sensitivities of a force cannot be told from the unit of the force, so it is held.
+factor of all sensitivities of a force cannot be separated from the unit of the force, so it is held.
 """
 
 from __future__ import annotations
