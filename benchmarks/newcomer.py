@@ -19,43 +19,38 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import newcomer_code as code
 import newcomer_data as data
 import newcomer_peers as peers
 import numpy as np
 import pandas as pd
-from newcomer_measure import Record, beside, command, measured, n_lines, record, table
-from sklearn.model_selection import GridSearchCV
-
-from deeplfm import DeepLFMForecaster, DeepLFMRegressor
+from newcomer_measure import (
+    Jobs,
+    Record,
+    beside,
+    listing,
+    measured,
+    n_lines,
+    record,
+    table,
+)
 
 HERE = Path(__file__).parent
 RESULTS, PAGE = HERE / "results/newcomer.json", HERE.parent / "docs/newcomer.md"
-
-
-def forecast_co2(past, later):
-    model = DeepLFMForecaster(random_state=0).fit(past)
-    return model.forecast(len(later))
 
 
 def co2() -> Record:
     """Weekly CO₂, two years ahead."""
     frame = data.weekly_co2()
     rest = {"data": "real, 2284 weeks", "peer": "Prophet", "unit": "MAE in ppm, coverage"}
-    return beside(forecast_co2, peers.prophet, frame[:-104], frame[-104:], "co2", **rest)
-
-
-def forecast_air(folder):
-    command(
-        "fit", f"{folder}/air.csv", "--missing", "-200", "--effort", "fast", "-o", f"{folder}/air"
-    )
-    command("forecast", f"{folder}/air", "--horizon", "168", "-o", f"{folder}/ahead.csv")
+    return beside(code.forecast_co2, peers.prophet, frame[:-104], frame[-104:], "co2", **rest)
 
 
 def air() -> Record:
     """Raw air quality: −200 and decimal commas."""
     with tempfile.TemporaryDirectory() as folder:
         clean = data.air_quality_file(Path(folder) / "air.csv")
-        ours = measured(forecast_air, folder)
+        ours = measured(code.forecast_air, folder)
         found = pd.read_csv(f"{folder}/ahead.csv", sep=None, engine="python", decimal=".")
         past, later = clean[:-168], clean[-168:]
         theirs = measured(peers.seasonal_naive, past, later)
@@ -76,12 +71,7 @@ def air() -> Record:
         "peer": "same hour of the week before, gaps known",
     }
     rest["unit"] = "MASE over a week, coverage"
-    return record(ours, score(found), n_lines(forecast_air), theirs, score(theirs[0]), **rest)
-
-
-def forecast_twelve(past, later):
-    model = DeepLFMForecaster(random_state=0).fit(past)
-    return model.forecast(8)
+    return record(ours, score(found), n_lines(code.forecast_air), theirs, score(theirs[0]), **rest)
 
 
 def twelve() -> Record:
@@ -89,7 +79,7 @@ def twelve() -> Record:
     frame = data.twelve_macro_series()
     later = frame.groupby("unique_id", sort=False).tail(8)
     past = frame.drop(later.index)
-    mine, theirs = (measured(f, past, later) for f in (forecast_twelve, peers.auto_ets))
+    mine, theirs = (measured(f, past, later) for f in (code.forecast_twelve, peers.auto_ets))
 
     def score(found: pd.DataFrame) -> str:
         joined = later.merge(found, on=["unique_id", "ds"], suffixes=("_true", ""))
@@ -104,12 +94,7 @@ def twelve() -> Record:
         "unit": "MASE of 8 quarters, coverage",
     }
     scores = score(mine[0]), score(theirs[0])
-    return record(mine, scores[0], n_lines(forecast_twelve), theirs, scores[1], **rest)
-
-
-def forecast_star(past, later):
-    model = DeepLFMForecaster(random_state=0).fit(past, time="mjd", measurement_error="error")
-    return model.forecast(times=later["mjd"])
+    return record(mine, scores[0], n_lines(code.forecast_twelve), theirs, scores[1], **rest)
 
 
 def stars() -> Record:
@@ -120,13 +105,9 @@ def stars() -> Record:
     # The interval of both is for a value without the error of measurement, so the clean law is the truth.
     phase = 2 * np.pi * (frame["mjd"] - 58000) / 3.7
     clean = frame.assign(magnitude=12.3 + 0.25 * np.sin(phase) + 0.1 * np.sin(2 * phase + 0.7))
-    return beside(forecast_star, peers.periodic_gp, frame[:140], clean[140:], "magnitude", **rest)
-
-
-def forecast_growth(past, later):
-    known = ["Income", "Production", "Savings", "Unemployment"]
-    model = DeepLFMForecaster(random_state=0).fit(past, targets="Consumption", covariates=known)
-    return model.forecast(covariates=later)
+    return beside(
+        code.forecast_star, peers.periodic_gp, frame[:140], clean[140:], "magnitude", **rest
+    )
 
 
 def covariates() -> Record:
@@ -135,37 +116,22 @@ def covariates() -> Record:
     rest = {"data": "real, 171 quarters", "peer": "AutoARIMA with the covariates"}
     rest["unit"] = "MAE in points, coverage"
     return beside(
-        forecast_growth, peers.auto_arima, frame[:-16], frame[-16:], "Consumption", **rest
+        code.forecast_growth, peers.auto_arima, frame[:-16], frame[-16:], "Consumption", **rest
     )
-
-
-def forecast_shop(past, later):
-    model = DeepLFMForecaster(random_state=0).fit(past, holidays="DE")
-    return model.forecast(28)
 
 
 def shop() -> Record:
     """Two years of days with holidays."""
     frame = data.daily_shop()
     rest = {"data": "simulated, 744 days", "peer": "Prophet with holidays", "unit": "MAE, coverage"}
-    return beside(forecast_shop, peers.prophet, frame[:-28], frame[-28:], "y", **rest)
-
-
-def forecast_load(past, later):
-    model = DeepLFMForecaster(effort="fast", random_state=0).fit(past[["ds", "y"]])
-    return model.forecast(168)
+    return beside(code.forecast_shop, peers.prophet, frame[:-28], frame[-28:], "y", **rest)
 
 
 def load() -> Record:
     """46 000 rows."""
     frame = data.long_load()
     rest = {"data": "simulated, 46 000 hours", "peer": "MSTL with AutoETS", "unit": "MAE, coverage"}
-    return beside(forecast_load, peers.mstl, frame[:-168], frame[-168:], "y", **rest)
-
-
-def search_diabetes(X, y, folds):
-    search = GridSearchCV(DeepLFMRegressor(random_state=0), {"model": ["smooth", "auto"]}, cv=folds)
-    return search.fit(X, y).best_score_
+    return beside(code.forecast_load, peers.mstl, frame[:-168], frame[-168:], "y", **rest)
 
 
 def diabetes() -> Record:
@@ -175,7 +141,7 @@ def diabetes() -> Record:
 
     X, y = load_diabetes(return_X_y=True)
     folds = [KFold(5, shuffle=True, random_state=seed) for seed in range(5)]
-    mine = measured(lambda: [search_diabetes(X, y, fold) for fold in folds])
+    mine = measured(lambda: [code.search_diabetes(X, y, fold) for fold in folds])
     theirs = measured(lambda: [peers.ridge(X, y, fold) for fold in folds])
     scores = [f"{np.mean(s[0]):.3f} ({min(s[0]):.3f}–{max(s[0]):.3f})" for s in (mine, theirs)]
     rest = {
@@ -183,12 +149,7 @@ def diabetes() -> Record:
         "peer": "ridge",
         "unit": "R² of 5 folds (range)",
     }
-    return record(mine, scores[0], n_lines(search_diabetes), theirs, scores[1], **rest)
-
-
-def recover(t, outputs):
-    model = DeepLFMRegressor(model="lfm", random_state=0).fit(t, outputs)
-    return model.forces(t)[0]
+    return record(mine, scores[0], n_lines(code.search_diabetes), theirs, scores[1], **rest)
 
 
 def forces() -> Record:
@@ -196,7 +157,7 @@ def forces() -> Record:
     held, spent = [], 0.0
     for seed in range(5):
         t, outputs = data.three_sensors(seed)
-        found, seconds = measured(recover, t, outputs)
+        found, seconds = measured(code.recover, t, outputs)
         unit, zero = np.polyfit(found.mean, data.force(t), 1)
         off = np.abs(zero + unit * found.mean - data.force(t)) / (abs(unit) * found.std)
         held.append(float((off < 1.96).mean()))
@@ -207,14 +168,7 @@ def forces() -> Record:
         "peer": "–",
         "unit": "force inside its 95 % band",
     }
-    return {"lines": n_lines(recover), "cpu": round(spent / 5, 2), "score": score, **rest}
-
-
-def report_shop(folder):
-    command("fit", f"{folder}/past.csv", "--holidays", "DE", "-o", f"{folder}/m")
-    return command(
-        "evaluate", f"{folder}/m", f"{folder}/later.csv", "--report", f"{folder}/r.html", "--json"
-    )
+    return {"lines": n_lines(code.recover), "cpu": round(spent / 5, 2), "score": score, **rest}
 
 
 def report() -> Record:
@@ -223,7 +177,7 @@ def report() -> Record:
     with tempfile.TemporaryDirectory() as folder:
         frame[:-28].to_csv(f"{folder}/past.csv", index=False)
         frame[-28:].to_csv(f"{folder}/later.csv", index=False)
-        printed, seconds = measured(report_shop, folder)
+        printed, seconds = measured(code.report_shop, folder)
         page = Path(f"{folder}/r.html").read_text()
     rmse = json.loads(printed[printed.index("{") :])["scores"]["y"]["rmse"]
     agrees = f"{rmse:.3g}" in page
@@ -231,18 +185,7 @@ def report() -> Record:
         f"{len(page.encode()) / 1e6:.1f} MB, RMSE {rmse:.3g} in both: {'yes' if agrees else 'NO'}"
     )
     rest = {"data": "simulated, 744 days", "peer": "–", "unit": "size; same score as the terminal"}
-    return {"lines": n_lines(report_shop), "cpu": round(seconds, 2), "score": score, **rest}
-
-
-NOTEBOOK = """
-from deeplfm import DeepLFMForecaster
-model = DeepLFMForecaster(random_state=0).fit(frame)
-model
----
-model.plot(52)
----
-model.components(52)["co2"].tail()
-""".strip().split("---")
+    return {"lines": n_lines(code.report_shop), "cpu": round(seconds, 2), "score": score, **rest}
 
 
 def notebook() -> Record:
@@ -252,7 +195,7 @@ def notebook() -> Record:
 
     first = f"import sys; sys.path.insert(0, {str(HERE)!r})\nimport newcomer_data as data\n"
     made = nbformat.v4.new_notebook()
-    cells = [first + "frame = data.weekly_co2()[-520:]", *NOTEBOOK]
+    cells = [first + "frame = data.weekly_co2()[-520:]", *code.NOTEBOOK]
     made.cells = [nbformat.v4.new_code_cell(cell.strip()) for cell in cells]
     _, seconds = measured(NotebookClient(made, timeout=600, kernel_name="python3").execute)
     kinds = {kind for cell in made.cells for out in cell.outputs for kind in out.get("data", {})}
@@ -263,17 +206,9 @@ def notebook() -> Record:
     )
     shown = ("image/png" in kinds) + ("text/html" in kinds)
     score = f"{shown} of 2 kinds of output, {errors} cells with lines on stderr"
-    lines = sum(len(cell.strip().splitlines()) for cell in NOTEBOOK)
+    lines = sum(len(cell.strip().splitlines()) for cell in code.NOTEBOOK)
     rest = {"data": "real, 520 weeks", "peer": "–", "unit": "figure and tables shown"}
     return {"lines": lines, "cpu": round(seconds, 2), "score": score, **rest}
-
-
-def update_weekly(past, later):
-    model, found = DeepLFMForecaster(random_state=0).fit(past), []
-    for n in range(len(later)):
-        found.append(model.forecast(1))
-        model.update(later[n : n + 1])
-    return pd.concat(found)
 
 
 def online() -> Record:
@@ -281,10 +216,23 @@ def online() -> Record:
     frame = data.weekly_co2().dropna()[-572:]
     rest = {"data": "real, 520 + 52 weeks", "peer": "Holt–Winters, fitted again each week"}
     rest["unit"] = "MAE in ppm one week ahead, coverage"
-    return beside(update_weekly, peers.refitted, frame[:-52], frame[-52:], "co2", **rest)
+    return beside(code.update_weekly, peers.refitted, frame[:-52], frame[-52:], "co2", **rest)
 
 
-JOBS = [co2, air, twelve, stars, covariates, shop, load, diabetes, forces, report, notebook, online]
+JOBS: Jobs = {
+    co2: code.forecast_co2,
+    air: code.forecast_air,
+    twelve: code.forecast_twelve,
+    stars: code.forecast_star,
+    covariates: code.forecast_growth,
+    shop: code.forecast_shop,
+    load: code.forecast_load,
+    diabetes: code.search_diabetes,
+    forces: code.recover,
+    report: code.report_shop,
+    notebook: code.NOTEBOOK,
+    online: code.update_weekly,
+}
 
 
 def main() -> None:
@@ -305,7 +253,8 @@ def main() -> None:
     if chosen.page:
         text = PAGE.read_text()
         begin, end = (text.index(mark) for mark in ("<!-- table -->", "<!-- end -->"))
-        PAGE.write_text(f"{text[:begin]}<!-- table -->\n\n{table(JOBS, records)}\n\n{text[end:]}")
+        filled = f"<!-- table -->\n\n{table(JOBS, records)}\n\n{listing(JOBS)}\n\n"
+        PAGE.write_text(text[:begin] + filled + text[end:])
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ import inspect
 import resource
 import subprocess
 import sys
+import textwrap
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pandas as pd
 
 Record = dict[str, Any]
 Measured = tuple[Any, float]
+Jobs = dict[Callable[[], Record], Callable[..., Any] | list[str]]  # a job, and what a user writes
 
 
 def cpu() -> float:
@@ -32,10 +34,14 @@ def measured(call: Callable[..., Any], *given: Any) -> Measured:
     return result, cpu() - began
 
 
+def body(call: Callable[..., Any]) -> str:
+    """The lines of a function below its first one."""
+    return textwrap.dedent("\n".join(inspect.getsource(call).splitlines()[1:]))
+
+
 def n_lines(call: Callable[..., Any]) -> int:
-    """Lines of a function below its first line and docstring."""
-    lines = inspect.getsource(call).splitlines()[1:]
-    return sum(bool(line.strip()) and not line.strip().startswith('"""') for line in lines)
+    """How many they are."""
+    return len(body(call).splitlines())
 
 
 def command(*words: str) -> str:
@@ -77,7 +83,7 @@ def beside(
     return record(mine, scores[0], n_lines(ours), theirs, scores[1], **rest)
 
 
-def table(jobs: Sequence[Callable[[], Record]], records: dict[str, Record]) -> str:
+def table(jobs: Jobs, records: dict[str, Record]) -> str:
     """All records as one table."""
     lines = [
         "| job | data | lines | CPU s | score | peer | its CPU s | its score | unit of the score |",
@@ -90,3 +96,12 @@ def table(jobs: Sequence[Callable[[], Record]], records: dict[str, Record]) -> s
             cells = [str(job.__doc__).rstrip("."), *(str(item[key]) for key in keys)]
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def listing(jobs: Jobs) -> str:
+    """What a user writes for each job."""
+    parts = ["## What was written"]
+    for job, done in jobs.items():
+        code = body(done) if callable(done) else "\n".join(cell.strip() for cell in done)
+        parts.append(f"{str(job.__doc__).rstrip('.')}:\n\n```py\n{code}\n```")
+    return "\n\n".join(parts)
