@@ -67,6 +67,10 @@ def forecast(
         bool,
         flag(None, "--fallback", "Repeat the last season of series that could not be fitted."),
     ] = False,
+    only: Annotated[
+        str | None,
+        option(None, "NAME", "Forecast one of many series alone; figures and reports show one."),
+    ] = None,
     out: Table = None,
     plot: Plot = None,
     report: Report = None,
@@ -83,6 +87,8 @@ def forecast(
         raise InputError("--horizon, --until, --times: give only one, the extent of a forecast.")
     results = Results(run, out, plot, report, has_table=True)
     forecaster = load_forecaster(model, may_be_panel=True)
+    if only is not None:
+        forecaster = panels.one_of(forecaster, only)
     chosen: dict[str, Any] = {
         "level": _numbers(level, "--level"),
         "quantiles": _numbers(quantiles, "--quantiles"),
