@@ -12,7 +12,7 @@ import numpy as np
 from deeplfm.statespace import SeasonConfig, SharedForcesLFM, StateSpaceConfig, StateSpaceLFM
 from deeplfm.terms.base import BuildContext, Term
 from deeplfm.terms.covariates import Covariates
-from deeplfm.terms.initial import all_series, resolved_step, span_of, typical_step
+from deeplfm.terms.initial import Array, all_series, resolved_step, span_of, typical_step
 from deeplfm.terms.local_level import LocalLevel, MeanReversion
 from deeplfm.terms.season import Season, Series, find_season, frequency_of, fundamental_of
 from deeplfm.terms.shared_forces import SharedForces
