@@ -111,6 +111,7 @@ class Layer(nn.Module):
     """
 
     blocks: Sequence[Block]
+    parameter_spread: Tensor  # K R, where weights are shared
 
     def __init__(
         self,
@@ -142,6 +143,9 @@ class Layer(nn.Module):
         self.weights = gaussian_weights(config.weights)(
             1 if config.shared_weights else self.n_groups, n_columns, self.n_units
         )
+        if config.shared_weights:  # of W, by the parameters: training.parameter_spread
+            n_parameters = sum(p.numel() for p in self.parameters()) + config.width
+            self.register_buffer("parameter_spread", torch.zeros(n_columns, n_parameters))
 
     def block(self, name: str) -> Block:
         """The block of a name; a name that no block or more than one has is refused."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -33,12 +34,12 @@ def test_it_prints_the_roles_of_columns_and_the_result(place, call):
     assert "Targets: abp, ecg" in lines
     assert "Left out, not numeric: note" in lines
     abp = next(line.split() for line in lines if line.split()[:1] == ["abp"])
-    assert "predicted" in abp or "mean" in abp
-    assert abp[-3:-1] == ["63", "7"]  # known, missing
+    assert abp[1:3] == ["63", "7"]  # known, missing
+    assert abp[3] == "none" or abp[4] == "%"  # variance predicted
     (candidate,) = (line for line in lines if line.split()[:1] == ["sinusoids"])
     assert candidate.count("(100 %)") == 2
     assert any(line.startswith("Fitted 1 candidate in ") for line in lines)
-    assert lines[-1].startswith("Next: deeplfm forecast new --horizon")
+    assert lines[-1].startswith("Next: deeplfm forecast new --plot")
     assert "…" not in done.out
 
 
@@ -264,3 +265,25 @@ def test_ctrl_c_while_imputing_fills_with_the_best_so_far(place):
     assert done.returncode == 130
     assert "Interrupted: full.csv" in done.stdout
     assert pd.read_csv(place / "full.csv")[["abp", "ecg"]].notna().all(axis=None)
+
+
+def test_measurement_errors_are_a_column_and_no_target(place, call):
+    rows = ["t,flux,error"]
+    rows += [
+        f"{n},{np.sin(n / 3) + (n % 9 == 0):.4f},{2.0 if n % 9 == 0 else 0.05}" for n in range(60)
+    ]
+    (place / "star.csv").write_text("\n".join(rows))
+    fit = ["fit", "star.csv", "--effort", "fast", "--measurement-error", "error", "-o", "star"]
+    done = call(*fit)
+    assert done.code == 0 and "Targets: flux\n" in done.out
+    assert "held-out" not in done.out  # nothing was held out, and so nothing is shown of it
+    model = deeplfm.load("star")
+    assert model.measurement_error_ == {"flux": "error"}
+    assert float(model.forecast(1)["flux_std"].iloc[0]) < 1
+    (place / "later.csv").write_text("t,flux,error\n60,0.91,0.05\n")
+    assert call("update", "star", "later.csv", "-o", "star-2").code == 0
+    assert call("evaluate", "star", "later.csv").code == 0
+    many = "unique_id,ds,y,error\n" + "\n".join(f"a,{n},{n % 4},1" for n in range(20))
+    (place / "many.csv").write_text(many)
+    refused = call("fit", "many.csv", "--measurement-error", "error")
+    assert refused.code == 2 and "several series" in refused.err

@@ -151,3 +151,12 @@ def test_a_model_of_times_without_a_name_takes_the_tables_that_it_writes(place, 
     assert filled["load"].notna().all() and filled["hour"].tolist() == [30, 31, 32]
     told = json.loads(call("impute", "other.csv", "--fitted", "nameless", "--json").out)
     assert list(told["table"]) == ["hour", "load"]
+
+
+def test_the_table_of_covariates_alone_says_what_to_forecast(place, call):
+    found = frame_of(call("forecast", "driven-model", "--covariates", "driven-later.csv").out)
+    future = pd.read_csv("driven-later.csv")
+    expected = deeplfm.load("driven-model").forecast(covariates=future)
+    pd.testing.assert_frame_equal(found, expected, rtol=1e-3)
+    refused = call("forecast", "driven-model", "--horizon", 3, "--until", 9)
+    assert refused.code == 2 and "give only one" in refused.err

@@ -83,3 +83,18 @@ def test_commands_for_one_series_refuse_a_panel(place, capsys):
     assert "panel of 3 series" in capsys.readouterr().err
     assert run("forecast", place / "m", "--horizon", 1, "--plot", place / "f.png") == 2
     assert run("compare", place / "sales.csv", "trend", "--series", "shop") == 2
+
+
+def test_one_series_is_drawn_by_its_name(place, capsys):
+    figure, table = place / "north.png", place / "north.csv"
+    arguments = ("forecast", place / "m", "--horizon", 2)
+    assert run(*arguments, "--only", "north", "--plot", figure, "-o", table) == 0
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    assert run(*arguments, "-q", "-o", place / "all.csv") == 0
+    every = pd.read_csv(place / "all.csv").query("shop == 'north'")
+    assert pd.read_csv(table)["sales"].tolist() == pytest.approx(every["sales"].tolist(), rel=1e-3)
+    capsys.readouterr()
+    assert run(*arguments, "--plot", figure) == 2
+    assert "--only NAME" in capsys.readouterr().err
+    assert run(*arguments, "--only", "nroth") == 2
+    assert "Did you mean 'north'?" in capsys.readouterr().err

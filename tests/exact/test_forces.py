@@ -5,6 +5,7 @@ The reference differentiates the response numerically: central differences of fo
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 from scipy.integrate import solve_ivp
 from scipy.stats import chi2, norm
 
+import deeplfm
 from deeplfm import ConfigError, DeepLFMRegressor
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.inspection.fitted import FittedModel
@@ -149,7 +151,7 @@ def true_force(time: np.ndarray) -> np.ndarray:
     return bumps + 0.6 * np.sin(2 * time)
 
 
-def test_a_shared_force_and_its_decays_are_recovered_from_three_outputs() -> None:
+def test_a_shared_force_and_its_decays_are_recovered_from_three_outputs(tmp_path: Path) -> None:
     decay, sensitivity = np.array([0.3, 2.0, 0.8]), np.array([1.0, 3.0, -1.0])
     time = np.linspace(0, 10, 150)
     solution = solve_ivp(
@@ -172,6 +174,17 @@ def test_a_shared_force_and_its_decays_are_recovered_from_three_outputs() -> Non
     shares = member.output_layer.blocks[0].features.sensitivity[:, 0, 0].detach().numpy()
     ratio = shares * model.scaling_.y_scale
     assert ratio / ratio[0] == pytest.approx(sensitivity, rel=0.2)
+
+    # The band includes the uncertainty of decays and sensitivities: about three times that of q(W).
+    unit, zero = np.polyfit(force.mean, true_force(time), 1)
+    error = np.abs(zero + unit * force.mean - true_force(time)) / abs(unit)
+    assert 0.9 <= (error < 1.96 * force.std).mean() <= 0.99
+    model.save(tmp_path / "model")
+    (loaded,) = deeplfm.load(tmp_path / "model").forces(time)
+    assert loaded.std == pytest.approx(force.std, rel=1e-12)
+    member.output_layer.parameter_spread.zero_()
+    (given,) = model.forces(time)
+    assert (error < 1.96 * given.std).mean() < 0.8
 
 
 @pytest.mark.parametrize(

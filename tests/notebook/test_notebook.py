@@ -40,7 +40,7 @@ def test_a_notebook_shows_what_a_terminal_cannot(outputs: list[list[dict]]) -> N
     assert "<div></div>" in html(bar)  # the bar, which has disappeared
     for cell in (plot, components):
         assert base64.b64decode(cell[0]["data"]["image/png"]).startswith(b"\x89PNG")
-    assert "60, from 2024-01-01 00:00:00 to 2024-02-29 00:00:00" in html(model)
+    assert "60, from 2024-01-01 to 2024-02-29" in html(model)
     assert "12 rows; the first 10 are shown" in html(posterior)
     assert "trend + season(12) + broadband" in html(selection)
     assert "fitted</p>" not in html(unfitted) and "DeepLFMForecaster" in html(unfitted)

@@ -81,7 +81,7 @@ def fit(
     described = panels.of_panel(forecaster) if series.n_series else summary.of_model(forecaster)
     results.print({"model": folder, **described})
     exit_if_interrupted(forecaster, results.terminal, f"{folder} holds")
-    results.terminal.print(f"Next: deeplfm forecast {folder} --horizon 100 --plot forecast.png")
+    results.terminal.print(f"Next: deeplfm forecast {folder}{summary.next_options(series)}")
 
 
 def fit_series(

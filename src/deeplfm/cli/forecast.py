@@ -67,6 +67,10 @@ def forecast(
         bool,
         flag(None, "--fallback", "Repeat the last season of series that could not be fitted."),
     ] = False,
+    only: Annotated[
+        str | None,
+        option(None, "NAME", "Forecast one of many series alone; figures and reports show one."),
+    ] = None,
     out: Table = None,
     plot: Plot = None,
     report: Report = None,
@@ -75,12 +79,16 @@ def forecast(
 ) -> None:
     """Forecast every target, with standard deviation and interval.
 
-    The table goes to standard output if no other output is requested.
+    Without --horizon, --until and --times, the times of --covariates after the last row are forecast,
+    or where there are none, a tenth of the number of rows. The table goes to standard output if no
+    other output is requested.
     """
-    if [horizon, until, times].count(None) != 2:
-        raise InputError("--horizon, --until, --times: give one of them, the extent of a forecast.")
+    if [horizon, until, times].count(None) < 2:
+        raise InputError("--horizon, --until, --times: give only one, the extent of a forecast.")
     results = Results(run, out, plot, report, has_table=True)
     forecaster = load_forecaster(model, may_be_panel=True)
+    if only is not None:
+        forecaster = panels.one_of(forecaster, only)
     chosen: dict[str, Any] = {
         "level": _numbers(level, "--level"),
         "quantiles": _numbers(quantiles, "--quantiles"),
@@ -196,8 +204,7 @@ def _forecast_figure(
     from deeplfm.plots import fans_of, forecast_figure
 
     training, names = forecaster.training_, [str(name) for name in forecaster.targets_]
-    shown = training.iloc[-_ROWS_BEFORE * len(found) :]
-    index = shown.index.union(found.index)
+    index = forecaster._record.drawn(found.index, _ROWS_BEFORE * len(found))
     return forecast_figure(
         index,
         fans_of(forecaster.posterior(index, covariates), names),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deeplfm.cli import summary
 from deeplfm.cli.configuration import FILE_NAME
 from deeplfm.cli.inputs import load_forecaster
 from deeplfm.cli.options import Fitted, OutputOptions
 from deeplfm.cli.terminal import Terminal, table
+
+if TYPE_CHECKING:
+    from deeplfm.estimators import DeepLFMForecaster
 
 EXAMPLES = ("deeplfm info vitals-model", "deeplfm info vitals-model --json")
 
@@ -24,21 +27,28 @@ def info(model: Fitted, output: OutputOptions) -> None:
     terminal = Terminal(output)
     terminal.print_json({"model": model, **content, "config": config if config.exists() else None})
     terminal.print(
-        table(["model", str(model)], _rows(content, config), words=2),
+        table(["model", str(model)], _rows(content, config, forecaster), words=2),
         summary.target_table(forecaster),
         summary.selection_table(forecaster),
     )
 
 
-def _rows(content: dict[str, Any], config: Path) -> list[tuple[str, str]]:
-    time, settings = content["time"], content["settings"]
+def _rows(
+    content: dict[str, Any], config: Path, forecaster: DeepLFMForecaster
+) -> list[tuple[str, str]]:
+    time, settings, known = content["time"], content["settings"], forecaster.inputs_
+    span = forecaster.timeline_.texts(forecaster.training_.index[[0, -1]])
+    calendar = ", ".join(
+        [*known.calendar, *([f"holidays of {known.country}"] * bool(known.country))]
+    )
     zone = f" in {time['zone']}" if time["zone"] else ""
     rows = [
         ("kind", content["kind"]),
         ("rows", str(content["rows"])),
         ("time", f"{time['name']}: {time['kind']}s{zone}"),
-        ("span", f"{time['first']} to {time['last']}"),
+        ("span", " to ".join(span)),
         ("covariates", ", ".join(map(str, content["covariates"])) or "none"),
+        *([("calendar", calendar)] if calendar else []),
         ("seed", str(settings["random_state"])),
         ("settings", ", ".join(_changed(settings)) or "default"),
         ("versions", ", ".join(f"{k} {v}" for k, v in content["versions"].items()) or "unknown"),

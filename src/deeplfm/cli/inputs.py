@@ -77,13 +77,15 @@ def read_series(source: str, file: FileOptions, columns: ColumnOptions) -> Serie
     stamps = times_beside_row_numbers(frame)
     covariates = split_names(columns.covariate, frame)
     targets = split_names(columns.target, frame)
-    time_columns = time_columns_of(frame, columns.time, stamps, [*targets, *covariates], source)
-    taken = [*time_columns, *covariates, *([] if stamps is None else frame.columns[:1])]
+    errors = split_names(columns.measurement_error, frame)
+    named = [*targets, *covariates, *errors]
+    time_columns = time_columns_of(frame, columns.time, stamps, named, source)
+    taken = [*time_columns, *covariates, *errors, *([] if stamps is None else frame.columns[:1])]
     others = [name for name in frame.columns if name not in taken]
     left_out = [] if targets else [name for name in others if not _is_numeric(frame[name])]
     targets = targets or [name for name in others if name not in left_out]
-    _check_roles(source, frame, time_columns, targets, covariates)
-    numbers = [*targets, *(name for name in covariates if not is_category(frame[name]))]
+    _check_roles(source, frame, time_columns, targets, covariates, errors)
+    numbers = [*targets, *errors, *(name for name in covariates if not is_category(frame[name]))]
     parts = are_parts_of_a_year(time_columns)
     return Series(
         _by_time(frame, [] if parts else time_columns, numbers, source),
@@ -93,7 +95,7 @@ def read_series(source: str, file: FileOptions, columns: ColumnOptions) -> Serie
         covariates,
         columns.time is None,
         left_out,
-        columns.fit_options(),
+        columns.fit_options() | ({"measurement_error": errors} if errors else {}),
     )
 
 
@@ -105,6 +107,11 @@ def _read_panel(source: str, frame: pd.DataFrame, columns: ColumnOptions, series
     from deeplfm.estimators.panel_columns import PanelColumns
     from deeplfm.estimators.year_columns import are_parts_of_a_year
 
+    if columns.measurement_error:
+        raise InputError(
+            f"--measurement-error: {source} holds several series, which have no errors of rows. Fit a "
+            "table with one series."
+        )
     covariates, targets = split_names(columns.covariate, frame), split_names(columns.target, frame)
     time: Any = columns.time
     if series in frame.columns and not (time is None and "ds" in frame.columns):
@@ -180,7 +187,8 @@ def read_like(
             f"right one of {', '.join(map(str, known))}."
         )
     if columns is None:
-        columns = [*forecaster.targets_, *forecaster.covariates_]
+        errors = (name for name in forecaster.measurement_error_.values() if name in known)
+        columns = list(dict.fromkeys([*forecaster.targets_, *forecaster.covariates_, *errors]))
     numbers = [str(name) for name in columns if name not in forecaster.inputs_.levels]
     frame = _by_time(frame, [] if forecaster.timeline_.columns else times, numbers, source)
     if time is not None:
@@ -266,9 +274,15 @@ def _is_numeric(column: pd.Series) -> bool:
 
 
 def _check_roles(
-    source: str, frame: pd.DataFrame, times: list[str], targets: list[str], covariates: list[str]
+    source: str,
+    frame: pd.DataFrame,
+    times: list[str],
+    targets: list[str],
+    covariates: list[str],
+    errors: list[str],
 ) -> None:
-    for option, names in (("--time", times), ("--target", targets), ("--covariate", covariates)):
+    roles = {"--time": times, "--target": targets, "--covariate": covariates}
+    for option, names in (roles | {"--measurement-error": errors}).items():
         for name in names:
             if name not in frame.columns:
                 known = [str(column) for column in frame.columns]

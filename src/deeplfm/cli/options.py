@@ -126,6 +126,13 @@ class ColumnOptions:
             "by commas.",
         ),
     ] = None
+    measurement_error: Annotated[
+        list[str] | None,
+        _data(
+            "COLUMN",
+            "Standard deviations of the errors of the rows: one column for all targets, or one for each.",
+        ),
+    ] = None
     missing: Annotated[
         list[str] | None,
         _data("NUMBER", "Marks a missing target, such as -999; repeat, or separate by commas."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,9 +26,21 @@ def refuse_pages(plot: Path | None, report: Path | None) -> None:
     """Refuse figures and reports, which show one series."""
     if plot is not None or report is not None:
         raise InputError(
-            "--plot, --report: the data are a panel, and these show one series. Leave them out, or fit a "
-            "table with one series."
+            "--plot, --report: the data are many series, and these show one. Fit without them, and name "
+            "a series afterwards: deeplfm forecast MODEL --only NAME --plot forecast.png."
         )
+
+
+def one_of(forecaster: DeepLFMForecaster, name: str) -> DeepLFMForecaster:
+    """The forecaster of one series of many, by its name as it is printed."""
+    if forecaster.panel_ is None:
+        raise InputError(f"--only: {name!r} found, and the model has one series. Leave it out.")
+    names = {str(item): item for item in forecaster.series_.index}
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        advice = f"Did you mean {near[0]!r}?" if near else f"It has {', '.join([*names][:10])}, ..."
+        raise InputError(f"--only: the model has no series {name!r}. {advice}")
+    return forecaster[names[name]]
 
 
 def with_numbers(frame: pd.DataFrame, names: list[str], source: str) -> pd.DataFrame:

@@ -39,6 +39,12 @@ def of_series(series: Series, source: str) -> list[str]:
     return lines
 
 
+def next_options(series: Series) -> str:
+    """Options of a first forecast, whose length is its default."""
+    known = " --covariates FUTURE.csv" * bool(series.covariates)
+    return known + (" -o forecast.csv" if series.n_series else " --plot forecast.png")
+
+
 def of_fit(forecaster: DeepLFMForecaster, seconds: float) -> str:
     """One line about a fit."""
     from deeplfm.inspection.depth import kind_of
@@ -109,13 +115,16 @@ def in_user_units(forecaster: DeepLFMForecaster, scores: list[float]) -> list[fl
 
 def target_table(forecaster: DeepLFMForecaster) -> Table:
     """Rows, gaps and held-out score of each target."""
-    rows = []
-    for name, facts in of_model(forecaster)["targets"].items():
-        name = f"{name} (logarithm)" if facts["is_log"] else name
-        explained = explained_variance(facts["held_out_nmse"])
-        rows.append((name, explained, facts["known"], facts["missing"], facts["held_out_mnll"]))
-    headers = ["target", "held-out rows", "known", "missing", "best held-out MNLL"]
-    return table(headers, rows, words=2)
+    rows, targets = [], of_model(forecaster)["targets"]
+    has_scores = any(facts["held_out_nmse"] is not None for facts in targets.values())
+    for name, facts in targets.items():
+        row = [f"{name} (logarithm)" if facts["is_log"] else name, facts["known"], facts["missing"]]
+        if has_scores:
+            row += [explained_variance(facts["held_out_nmse"]), facts["held_out_mnll"]]
+        rows.append(row)
+    headers = ["target", "known", "missing"]
+    headers += ["variance predicted of held-out rows", "MNLL, in own units"] * has_scores
+    return table(headers, rows)
 
 
 def explained_variance(nmse: float | None) -> str:
@@ -123,8 +132,8 @@ def explained_variance(nmse: float | None) -> str:
     if nmse is None or math.isnan(nmse):
         return "not scored"
     if nmse > 0.995:
-        return "no better than their mean"
-    return f"{100 * (1 - nmse):.3g} % of the variance predicted"
+        return "none"
+    return f"{100 * (1 - nmse):.3g} %"
 
 
 def selection_table(forecaster: DeepLFMForecaster) -> Group:
@@ -145,7 +154,7 @@ def selection_table(forecaster: DeepLFMForecaster) -> Group:
             for score, weight, gap in zip(scores, weights, in_gaps, strict=True)
         ]
         rows.append([item.name, *cells, f"{item.seconds:.1f}"])
-    title = "Candidates: held-out MNLL, and weight in the forecast"
+    title = "Candidates: MNLL of held-out rows in units of the target, and weight in the forecast"
     title += " | in gaps" if has_gaps else ""
     lines = [f"Failed: {name}: {reason}" for name, reason in result.failed.items()]
     lines += [f"Not tried: {', '.join(result.untried)}"] if result.untried else []

@@ -124,7 +124,8 @@ class DeepLFMForecaster(InspectedForecaster, Saved):
             "floor": floor,
             "cap": cap,
         }
-        if self._fit_panel(frame, series, (time, targets, covariates), options, pooled):
+        roles_of_columns = (time, targets, covariates)
+        if self._fit_panel(frame, series, roles_of_columns, options, pooled, measurement_error):
             return self
         settings = self._settings()
         given = as_frame(frame, "frame")

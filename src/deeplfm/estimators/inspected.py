@@ -151,7 +151,7 @@ class InspectedForecaster(Forecasting):
     def _shown(self, horizon: int | None, covariates: pd.DataFrame | None, since: Any) -> pd.Index:
         """Times of the training rows and the forecast that a figure shows."""
         record = self._record
-        index = record.drawn().append(record.ahead(horizon, None, None, covariates))
+        index = record.drawn(record.ahead(horizon, None, None, covariates))
         start = index[0] if since is None else self.timeline_.read(since, "since")[0]
         if index[-1] < start:
             raise InputError(f"since: {start} is after all that is shown. Give an earlier time.")

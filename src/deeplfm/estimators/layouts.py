@@ -17,6 +17,7 @@ _LOCAL = re.compile(
     r"\d\d(?P<sign>[/.-])\d\d(?P=sign)(?P<year>\d{4}|\d\d)(?:(?P<mark>[T ])\d\d:\d\d(?P<second>:\d\d)?)?"
 )
 _QUARTER = re.compile(r"(?P<year>\d{4})(?P<mark>[- ]?)Q[1-4]")
+_HELD_QUARTER, _HELD_COLON = "\ue000", "\ue001"  # private use: strftime may end at a null
 _MOST_COMPARED = 1000  # texts, and the last one
 
 
@@ -44,11 +45,14 @@ def layout_of(values: Any, stamps: pd.DatetimeIndex) -> str | None:
 
 def write_layout(stamps: pd.DatetimeIndex, layout: str) -> np.ndarray[Any, np.dtype[np.object_]]:
     """Timestamps as texts of a layout."""
-    texts = pd.Series(stamps.strftime(layout.replace("%q", "\0").replace("%:z", "\1%z")))
-    if "\0" in layout.replace("%q", "\0"):
+    template = layout.replace("%q", _HELD_QUARTER).replace("%:z", f"{_HELD_COLON}%z")
+    texts = pd.Series(stamps.strftime(template))
+    if _HELD_QUARTER in template:
         quarters = np.asarray(stamps.quarter).astype(str)
-        texts = pd.Series([t.replace("\0", q) for t, q in zip(texts, quarters, strict=True)])
-    texts = texts.str.replace(r"\x01([+-]\d\d)(\d\d)", r"\1:\2", regex=True)
+        texts = pd.Series(
+            [t.replace(_HELD_QUARTER, q) for t, q in zip(texts, quarters, strict=True)]
+        )
+    texts = texts.str.replace(_HELD_COLON + r"([+-]\d\d)(\d\d)", r"\1:\2", regex=True)
     return texts.to_numpy(dtype=object)
 
 

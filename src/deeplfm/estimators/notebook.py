@@ -23,7 +23,7 @@ def regressor_html(regressor: DeepLFMRegressor) -> str:
     inputs = "time" if regressor.is_series_ else "a table"
     facts = {
         "model": kind_of(regressor.model_, regressor.fit_result_),
-        "inputs": f"{inputs}, {regressor.n_features_in_} columns",
+        "inputs": f"{inputs}, {regressor.n_features_in_} column{'s' * (regressor.n_features_in_ != 1)}",
         "targets": ", ".join(regressor.labels_.texts),
     }
     return _page(regressor, facts, regressor)

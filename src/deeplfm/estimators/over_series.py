@@ -151,6 +151,7 @@ class OverSeries(DeepLFMSettings):
         roles: tuple[Any, Any, Any],
         options: dict[str, Any],
         is_pooled: bool,
+        measurement_error: Any = None,
     ) -> bool:
         """Fit a panel, if the data are one."""
         frame = long_frame(data, "frame")
@@ -158,6 +159,11 @@ class OverSeries(DeepLFMSettings):
         self.panel_ = None
         if column is None:
             return False
+        if measurement_error is not None:
+            raise InputError(
+                f"measurement_error: {measurement_error!r} found, and the frame holds several series, "
+                f"named by {column!r}. Fit one series, or leave it out."
+            )
         self._settings()
         columns = PanelColumns.choose(frame, column, *roles)
         with on_backend(self.backend):

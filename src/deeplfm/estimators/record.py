@@ -23,6 +23,11 @@ from deeplfm.estimators.timeline import Timeline
 
 FEWEST_KNOWN = 3
 _WIDE, _MOST_MISSING = 1.5, 10  # usual steps that are a gap; steps without a row for each with one
+_UNEVEN = 0.1  # of the median step: half of the steps differ by more
+_DRAWN, _PER_STEP = (
+    2000,
+    4,
+)  # even times of a figure where steps are uneven: at most, and for each step
 
 
 @dataclass(frozen=True)
@@ -150,10 +155,34 @@ class Record:
             horizon = max(1, round(len(self.rows) / 10))
         return self.timeline.after(last, horizon)
 
-    def drawn(self) -> pd.Index:
-        """Times of the rows and of the missing steps between them, as a figure draws them."""
-        index = self.rows.index
+    def drawn(self, ahead: pd.Index | None = None, n_rows: int | None = None) -> pd.Index:
+        """Times at which a figure draws a prediction: rows, missing steps between them, and a forecast.
+
+        Where steps are uneven, even times between them show what a line from row to row would hide.
+
+        Args:
+            ahead: times of a forecast.
+            n_rows: of the last rows; by default all.
+        """
+        index = self.rows.index[-min(n_rows or len(self.rows), len(self.rows)) :]
+        if ahead is None or len(ahead) == 0:
+            return self._drawn(index)
+        if self.covariates or self._is_even(index):
+            return self._drawn(index).union(ahead)
+        return self._drawn(index.union(ahead))
+
+    def _is_even(self, index: pd.Index) -> bool:
+        """Whether most steps are about equal."""
         steps = np.diff(self.timeline.numbers(index))
+        return len(steps) < 2 or float(np.median(np.abs(steps / np.median(steps) - 1))) < _UNEVEN
+
+    def _drawn(self, index: pd.Index) -> pd.Index:
+        if len(index) < 2:
+            return index
+        steps = np.diff(self.timeline.numbers(index))
+        if not self.covariates and not self._is_even(index):
+            n_even = int(min(_DRAWN, _PER_STEP * steps.sum() / np.median(steps)))
+            return index.union(_evenly(index, n_even))
         usual = float(np.median(steps))
         wide = np.flatnonzero(steps > _WIDE * usual)
         n_missing = steps[wide].sum() / usual
@@ -280,3 +309,12 @@ def _series_label(stamps: pd.Index, frame: pd.DataFrame) -> Name | None:
         if not pairs.duplicated().any():
             return name
     return None
+
+
+def _evenly(index: pd.Index, n: int) -> pd.Index:
+    """Even times between the first and the last one."""
+    shares, span = np.linspace(0, 1, max(n, 2))[1:-1], index[-1] - index[0]
+    if not isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex):
+        return pd.Index(index[0] + span * shares, name=index.name)
+    even = index[0] + pd.to_timedelta(np.asarray(span * shares))
+    return even.as_unit(index.unit).rename(index.name)

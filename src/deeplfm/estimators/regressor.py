@@ -53,8 +53,8 @@ class DeepLFMRegressor(Inspected, Fitting, Saved, RegressorMixin, MultiOutputMix
         """Candidates of the fit: score on the held-out rows, weights, seconds, why one was left out.
 
         One row for each candidate, the best first. The columns ``{target}_mnll`` (mean negative log
-        likelihood of the held-out rows), ``{target}_weight`` and, where a series has gaps,
-        ``{target}_weight_in_gaps`` are there for each target.
+        likelihood of the held-out rows, for the target in its own units), ``{target}_weight`` and,
+        where a series has gaps, ``{target}_weight_in_gaps`` are there for each target.
         """
         check_is_fitted(self)
         return self.fit_result_.table(self.labels_.texts)

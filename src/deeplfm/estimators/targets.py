@@ -153,24 +153,40 @@ def find_sentinel(values: Float64[ndarray, " N"]) -> float | None:
         return None
     for edge in (float(known.min()), float(known.max())):
         is_edge = known == edge
-        others = np.unique(known[~is_edge])
-        if is_edge.sum() < _FEWEST_REPEATS or len(others) < _FEWEST_OTHERS:
-            continue
-        if is_edge[np.argmax(is_edge) :].all():
-            continue
-        distance = float(np.abs(others - edge).min())
-        is_code = edge < 0 <= others[0] and edge.is_integer()
-        if is_code or distance > np.ptp(others):
+        if _is_apart(known, edge) and not is_edge[np.argmax(is_edge) :].all():
             return edge
     return None
 
 
+def find_sentinels(values: Float64[ndarray, "N D"]) -> list[float | None]:
+    """The sentinel value of each column; one that another column has may also be its last segment."""
+    found = [find_sentinel(column) for column in values.T]
+    codes = {code for code in found if code is not None}
+    for d, column in enumerate(values.T):
+        known = column[~np.isnan(column)]
+        if found[d] is None and len(known) >= _FEWEST:
+            edges = codes & {float(known.min()), float(known.max())}
+            found[d] = next((edge for edge in edges if _is_apart(known, edge)), None)
+    return found
+
+
+def _is_apart(known: Float64[ndarray, " N"], edge: float) -> bool:
+    """Whether the lowest or highest value repeats, and is far from all others or a negative code."""
+    others = np.unique(known[known != edge])
+    if (known == edge).sum() < _FEWEST_REPEATS or len(others) < _FEWEST_OTHERS:
+        return False
+    is_code = edge < 0 <= others[0] and edge.is_integer()
+    return is_code or float(np.abs(others - edge).min()) > np.ptp(others)
+
+
 def warn_of_outliers(values: Float64[ndarray, "N D"], names: Sequence[str]) -> None:
     """Warn of values in a series that are better marked as missing."""
-    for name, column in zip(names, values.T, strict=True):
-        sentinel = find_sentinel(column)
+    sentinels = find_sentinels(values)
+    for code in dict.fromkeys(item for item in sentinels if item is not None):
+        same = [d for d, item in enumerate(sentinels) if item == code]
+        _warn_of_sentinel([names[d] for d in same], values[:, same], code)
+    for name, column, sentinel in zip(names, values.T, sentinels, strict=True):
         if sentinel is not None:
-            _warn_of_sentinel(name, column, sentinel)
             continue
         found = find_outliers(column)
         if found is None:
@@ -207,14 +223,25 @@ def check_new_values(chunks: Iterable[Chunk], scaling: Scaling, names: Sequence[
             )
 
 
-def _warn_of_sentinel(name: str, column: Float64[ndarray, " N"], sentinel: float) -> None:
-    known = column[~np.isnan(column)]
-    others = known[known != sentinel]
-    n_equal = len(known) - len(others)
+def _warn_of_sentinel(
+    names: Sequence[str], values: Float64[ndarray, "N D"], sentinel: float
+) -> None:
+    """One warning for all columns that have the same sentinel value."""
+    counts = [
+        (int((column == sentinel).sum()), int((~np.isnan(column)).sum())) for column in values.T
+    ]
+    shares = [f"{100 * n_equal / n_known:.2g} %" for n_equal, n_known in counts]
+    if len(names) == 1:
+        others = values[~np.isnan(values) & (values != sentinel)]
+        what = (
+            f"{names[0]}: {counts[0][0]} of {counts[0][1]} values ({shares[0]}) are {sentinel:g}, far "
+            f"from all others ({_words((others.min(), others.max()))})"
+        )
+    else:
+        each = ", ".join(f"{name} ({share})" for name, share in zip(names, shares, strict=True))
+        what = f"{len(names)} targets have values of {sentinel:g}, far from all others: {each}"
     warnings.warn(
-        f"{name}: {n_equal} of {len(known)} values ({100 * n_equal / len(known):.2g} %) are "
-        f"{sentinel:g}, far from all others ({_words((others.min(), others.max()))}). "
-        "The model will follow them. If they mark missing values, give "
+        f"{what}. The model will follow them. If they mark missing values, give "
         f"missing_values={sentinel:g} or replace them by NaN: gaps are filled.",
         OutlierWarning,
         stacklevel=4,

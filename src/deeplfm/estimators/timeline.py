@@ -129,7 +129,18 @@ class Timeline:
         written = self.written(index)
         if self.columns:
             return join_year_columns(written, self.columns).tolist()
+        if self.kind == "number" and self.step.decimals is None:  # no digits of rounding
+            return [f"{time:.10g}" for time in written.iloc[:, 0]]
+        if self.kind == "timestamp" and self.layout is None and self._has_days(index):
+            return [f"{time:%Y-%m-%d}" for time in pd.DatetimeIndex(written.iloc[:, 0])]
         return [str(time) for time in written.iloc[:, 0]]
+
+    def _has_days(self, index: pd.Index) -> bool:
+        """Whether times are dates, without a time of day or a zone."""
+        if isinstance(index, pd.PeriodIndex):
+            index = index.to_timestamp()
+        is_daily = self.zone is None and (self.step.calendar is not None or self.unit == "day")
+        return is_daily and bool((index == index.normalize()).all())
 
     def text_of(self, number: float) -> str:
         """A time of :meth:`numbers` as the user writes it."""

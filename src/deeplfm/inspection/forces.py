@@ -103,6 +103,9 @@ def force_moments(
     first = columns_of(block, layer).start
     columns[..., first : first + 2 * parts[0].shape[-1]] = torch.cat(parts, dim=-1)
     mean, variance = layer.weights.moments_of([columns.to(layer.weights.mean.dtype)])
+    if layer.shared_weights:  # decays and sensitivities are estimated too
+        spread = layer.parameter_spread.to(columns.dtype)
+        variance = variance + (columns @ spread).square().sum(-1, keepdim=True)
     return layer.by_output(mean), layer.by_output(variance).clamp_min(0).sqrt()
 
 

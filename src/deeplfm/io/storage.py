@@ -142,7 +142,9 @@ def read_folder(path: str | Path) -> Contents:
     """Read the folder that :func:`write_folder` wrote; everything is verified against its checksum."""
     folder = Path(path)
     if not folder.is_dir():
-        raise ModelFileError(f"load: {folder} is not a folder. Give the folder that save() made.")
+        raise ModelFileError(
+            f"load: {folder} is not a folder. Give the one that save() or deeplfm fit made."
+        )
     for attempt in range(_N_TRIES):
         description = _read_description(folder)
         try:

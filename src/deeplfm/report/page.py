@@ -182,14 +182,14 @@ def _evaluation_summary(evaluation: Evaluation, clock: Clock) -> str:
 def _fit_summary(content: Content, forecaster: DeepLFMForecaster) -> str:
     histories, is_cut = content.selection.histories, content.selection.interrupted
     seconds = amount(sum(history.seconds for history in histories.values()), 3)
-    names = listed([f"“{name}”" for name in histories])
-    training = (
-        f"Training was interrupted after {seconds} s."
-        if is_cut
-        else f"Training on all rows took {seconds} s, after the selection of the candidates."
-    )
+    names = listed([f"“{name}”" for name in content.selection.names])
+    training = f"Training on all rows took {seconds} s, after the selection of the candidates. "
+    if is_cut:
+        training = f"Training was interrupted after {seconds} s. "
+    elif not histories:  # solved, not trained
+        training = ""
     kind = kind_of(forecaster.regressor_.model_, content.selection)
-    return f"The model is {kind}: {names}. {training} Seed: {forecaster.random_state}."
+    return f"The model is {kind}: {names}. {training}Seed: {forecaster.random_state}."
 
 
 def _notes(

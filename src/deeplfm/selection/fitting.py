@@ -20,6 +20,7 @@ from deeplfm.selection.split import Split, rows_to_initialise
 from deeplfm.training.distributed import world
 from deeplfm.training.interruption import stop_reason, stop_requested, time_left, within
 from deeplfm.training.loop import train
+from deeplfm.training.parameter_spread import set_parameter_spread
 from deeplfm.training.progress import progress_bar
 from deeplfm.training.rows import Rows, RowSource, condition, statistics
 from deeplfm.training.schedule import History
@@ -184,6 +185,8 @@ def refit(
     for member, (calibration, _) in zip(models, item.members, strict=True):
         set_calibration(member, calibration.temperature, calibration.inflation)
         condition(member, rows)
+        if isinstance(member, DeepLFM):
+            set_parameter_spread(member, rows)
     return models, history
 
 

@@ -19,6 +19,7 @@ from deeplfm.variational import MeanField
 Array = NDArray[np.float64]
 
 _AT_ONCE = 0.1  # of the mean step: closer readings may be one, repeated
+_OFF_GRID, _FINER = 0.1, 4  # of a step: half are further from whole ones; what such times resolve
 _REPEATED = (0.25, 0.75)  # share of the other steps then; with a few long gaps it is smaller
 
 
@@ -58,6 +59,24 @@ def typical_step(time: Array) -> float:
     low, high = _REPEATED
     is_repeated = low <= len(apart) / len(steps) <= high
     return float(np.median(apart if is_repeated else steps))
+
+
+def resolved_step(time: Array) -> float:
+    """The step of even times that would resolve what these times do.
+
+    It is the typical step on an even grid, also with gaps. Times off any grid have no aliases, and
+    resolve harmonics beyond half of their rate, such as those of a variable star that is seen at night.
+
+    >>> resolved_step(np.delete(np.arange(40.0), [3, 4, 20]))
+    1.0
+    >>> time = np.random.default_rng(0).uniform(0, 40, 40)
+    >>> round(typical_step(time) / resolved_step(time))
+    4
+    """
+    step = typical_step(time)
+    steps = np.diff(np.unique(time)) / step
+    is_uneven = len(steps) > 1 and float(np.median(np.abs(steps - np.rint(steps)))) > _OFF_GRID
+    return step / _FINER if is_uneven else step
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from scipy.special import ndtr
 
 from deeplfm.errors import ConfigError
 from deeplfm.terms.base import BuildContext, Plan, Term, refuse_shared
-from deeplfm.terms.initial import all_series
+from deeplfm.terms.initial import all_series, resolved_step
 from deeplfm.terms.sinusoids import Bandwidth, narrow_band_plan
 from deeplfm.terms.spectrum import (
     Array,
@@ -27,7 +27,6 @@ from deeplfm.terms.spectrum import (
     even_step,
     fit_known,
     matching_pursuit,
-    typical_step,
 )
 from deeplfm.training import Rows
 
@@ -137,7 +136,7 @@ def _best_fundamental(usable: Sequence[Series], most: int) -> tuple[float, float
     """The fundamental of the best criterion; and again where it is a season of whole steps."""
     cell = 2 * np.pi / max(float(np.ptp(time)) for time, _ in usable)
 
-    steps = [typical_step(time) for time, _ in usable]
+    steps = [resolved_step(time) for time, _ in usable]
 
     def score(frequency: float) -> float:
         pairs = zip(usable, steps, strict=True)
@@ -192,7 +191,7 @@ def _count(time: Array, value: Array, fundamental: float, most: int, is_season: 
     """Harmonics of an output: those it supports; of a season of whole steps, all that rows resolve."""
     if len(time) <= 4:
         return 0
-    step = typical_step(time)
+    step = resolved_step(time)
     count = _criterion(time, value, fundamental, most, step)[1]
     if not is_season or not count:
         return count

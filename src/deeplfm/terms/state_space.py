@@ -12,7 +12,7 @@ import numpy as np
 from deeplfm.statespace import SeasonConfig, SharedForcesLFM, StateSpaceConfig, StateSpaceLFM
 from deeplfm.terms.base import BuildContext, Term
 from deeplfm.terms.covariates import Covariates
-from deeplfm.terms.initial import Array, all_series, span_of, typical_step
+from deeplfm.terms.initial import Array, all_series, resolved_step, span_of, typical_step
 from deeplfm.terms.local_level import LocalLevel, MeanReversion, Trend
 from deeplfm.terms.season import Season, Series, find_season, frequency_of, fundamental_of
 from deeplfm.terms.shared_forces import SharedForces
@@ -44,9 +44,10 @@ def build_state_space(terms: Sequence[Term], rows: Rows, context: BuildContext) 
     n_outputs = rows.y.shape[1]
     seasons: list[tuple[SeasonConfig, ...]] = [()] * n_outputs
     if isinstance(season, Season):
+        resolved = resolved_step(time) if len(time) > 1 else span
         n_evolving = _MOST_EVOLVING if season.evolves and len(rows) <= _MOST_TO_EVOLVE else 0
         seasons = [
-            _configs(frequencies, most, n_evolving, step, span)
+            _configs(frequencies, most, n_evolving, resolved, span, step if season.period else None)
             for frequencies, most in _frequencies(season, rows, context)
         ]
     config = StateSpaceConfig(
@@ -137,7 +138,12 @@ def _is_apart(one: float, other: float) -> bool:
 
 
 def _configs(
-    frequencies: Sequence[float], most: int, n_evolving: int, step: float, span: float
+    frequencies: Sequence[float],
+    most: int,
+    n_evolving: int,
+    step: float,
+    span: float,
+    unit: float | None,
 ) -> tuple[SeasonConfig, ...]:
     """Harmonics of each frequency that has enough cycles in the record; the first may evolve."""
     found: list[SeasonConfig] = []
@@ -150,13 +156,21 @@ def _configs(
         if orders:
             found.append(
                 SeasonConfig(
-                    f"{Season.term_name} {len(found) + 1}" if found else Season.term_name,
+                    _name(len(found), frequency, unit),
                     tuple(frequency * order for order in orders),
                     orders,
                     min(n_evolving, len(orders)) if evolves else 0,
                 )
             )
     return tuple(found)
+
+
+def _name(place: int, frequency: float, unit: float | None) -> str:
+    """Name of a season: the first is alone; others have their period in steps, where it was given."""
+    if not place:
+        return Season.term_name
+    period = f"({2 * math.pi / (frequency * unit):.5g})" if unit else f" {place + 1}"
+    return Season.term_name + period
 
 
 def _orders(frequency: float, shorter: float | None, step: float, most: int) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from deeplfm import ConfigError, InputError
 from deeplfm.estimators.columns import Roles
 from deeplfm.estimators.record import Record, check_enough, in_order
 
+DAY = pd.Timedelta(days=1)
 DAYS = pd.date_range("2024-01-01", periods=20, name="day")
 
 
@@ -159,3 +160,17 @@ def test_targets_need_three_known_values() -> None:
     check_enough(frame, ["a"])
     with pytest.raises(InputError, match="column 'b': 2 of 3 values are known; at least 3"):
         check_enough(frame, ["a", "b"])
+
+
+def test_even_times_are_drawn_where_steps_are_uneven() -> None:
+    times = np.r_[np.sort(np.random.default_rng(0).uniform(0, 9, 20)), 30.0]
+    for index, unit in ((pd.Index(times), 1.0), (DAYS[0] + pd.to_timedelta(times, "D"), DAY)):
+        given = pd.DataFrame({"magnitude": np.sin(times)}, index=index)
+        known = Record.of(given, Roles.choose(given, None, None, None), "refuse", None)
+        ahead = index[-1:] + 10 * unit
+        drawn = known.drawn(ahead)
+        assert index.isin(drawn).all() and drawn[-1] == ahead[-1]
+        assert drawn.is_monotonic_increasing
+        assert (np.diff(drawn) <= 0.3 * unit).all()
+        assert known.drawn(ahead, 5)[0] == index[-5]
+    assert record().drawn(DAYS[:1] + 99 * DAY)[-1] == DAYS[0] + 99 * DAY

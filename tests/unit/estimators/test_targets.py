@@ -16,6 +16,7 @@ from deeplfm.estimators.targets import (
     OutlierWarning,
     find_outliers,
     find_sentinel,
+    find_sentinels,
     warn_of_outliers,
 )
 
@@ -261,6 +262,20 @@ def test_a_repeated_extreme_value_is_found_at_any_share(
     assert find_sentinel(values) == code
     with pytest.warns(OutlierWarning, match=rf"are {code:g}, far from.*missing_values={code:g}"):
         warn_of_outliers(values[:, None], ["co"])
+
+
+def test_one_warning_names_all_columns_of_a_sentinel_value_also_where_it_ends_the_series() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.uniform(0, 50, size=(400, 3))
+    values[30:40, 0] = values[100:, 1] = -200.0  # the second sensor was taken off
+    with pytest.warns(OutlierWarning) as caught:
+        warn_of_outliers(values, ["co", "nmhc", "t"])
+    (warning,) = caught
+    text = str(warning.message)
+    assert text.startswith(
+        "2 targets have values of -200, far from all others: co (2.5 %), nmhc (75 %)"
+    )
+    assert find_sentinels(values[:, 1:]) == [None, None]
 
 
 def test_zeros_of_counts_levels_and_saturation_are_no_sentinels() -> None:

@@ -214,3 +214,22 @@ def test_what_is_saved_comes_back(index: pd.Index) -> None:
     assert again == timeline
     assert same(again.from_ticks(timeline.ticks(index)), index)
     assert again.after(index[-1:], 3).equals(timeline.after(index[-1:], 3))
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "texts"),
+    [
+        ("2020-01-04", "W-SAT", ["2020-01-04", "2020-01-18"]),
+        ("2020-01-01", "MS", ["2020-01-01", "2020-03-01"]),
+        ("2020-01-04", "h", ["2020-01-04 00:00:00", "2020-01-04 02:00:00"]),
+        ("2020-01-04 06:00", "D", ["2020-01-04 06:00:00", "2020-01-06 06:00:00"]),
+    ],
+)
+def test_dates_have_no_time_of_day_in_messages(start, step, texts):
+    index = pd.date_range(start, periods=3, freq=step)
+    assert Timeline.of(index, "t").texts(index[[0, -1]]) == texts
+
+
+def test_uneven_numbers_have_no_digits_of_rounding_in_messages():
+    index = pd.Index([0.1 + 0.2, 1.7, 58820.00520945886])
+    assert Timeline.of(index, "t").texts(index[[0, -1]]) == ["0.3", "58820.00521"]

@@ -1,3 +1,4 @@
+import re
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -103,6 +104,7 @@ def test_summary_scores_and_settings_are_on_the_page(full: Page) -> None:
         "Cautions",
         "Data about people",
         "NMSE",
+        "MNLL, CRPS, RMSE and MAE are for the target in its own units",
         "50 % interval",
         "Components",
         "abp: sinusoids",
@@ -194,3 +196,16 @@ def test_bad_input_is_refused(
         empty = forecaster.forecast(horizon=1).iloc[:0]
         write_report(tmp_path / "page.html", forecaster, forecast=empty)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_solved_average_names_its_sums_and_seasons_by_their_periods(tmp_path: Path) -> None:
+    days = pd.date_range("2022-01-01", periods=750, name="day")
+    cycles = np.arange(750)[:, None] / [7, 365.25]
+    noise = np.random.default_rng(0).normal(size=750)
+    frame = pd.DataFrame({"sales": np.sin(2 * np.pi * cycles).sum(1) + 0.1 * noise}, index=days)
+    model = DeepLFMForecaster(effort="fast", random_state=0).fit(frame)
+    write_report(tmp_path / "r.html", model)
+    text = (tmp_path / "r.html").read_text()
+    assert re.search(r"The model is an average of 2 LFMs: “\w+” and “\w+”\. Seed: 0\.", text)
+    names = set(model.components(5)["sales"].columns.get_level_values(0))
+    assert {"season", "season(365.25)"} <= names

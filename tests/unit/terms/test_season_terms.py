@@ -10,6 +10,7 @@ from deeplfm.estimators.candidates import candidates_of
 from deeplfm.model import DeepLFM
 from deeplfm.selection.fitting import fit_candidate
 from deeplfm.terms import BroadBand, BuildContext, LocalLevel, Season, SharedSeason, Sum, Trend
+from deeplfm.terms.initial import resolved_step
 from deeplfm.training import Rows
 
 TIME = np.linspace(0, 10, 300)
@@ -197,3 +198,15 @@ def test_days_of_a_week_differ_a_week_ahead() -> None:
         - values[504:]
     )
     assert np.square(error).mean() < 0.012
+
+
+def test_uneven_times_resolve_harmonics_beyond_half_of_their_rate() -> None:
+    """A variable star of 3.7 days seen on 180 nights: its second harmonic is beyond half a night."""
+    rng = np.random.default_rng(1)
+    time = np.sort(np.concatenate([rng.uniform(a, a + 90, 60) for a in (0, 365, 730)]))
+    wave = 2 * np.pi * time / 3.7
+    value = 0.25 * np.sin(wave) + 0.1 * np.sin(2 * wave + 0.7) + 0.02 * rng.normal(size=180)
+    model = DeepLFMRegressor("season + reversion", random_state=0).fit(time[:140], value[:140])
+    error = value[140:] - model.predict(time[140:])
+    assert error.std() < 0.04
+    assert resolved_step(np.arange(50.0)) == 1.0
