@@ -173,7 +173,7 @@ def test_the_pooled_prior_is_that_of_a_normal_hierarchy():
 
 
 def test_a_fit_that_was_ended_is_continued_from_its_parts(tmp_path, monkeypatch):
-    from deeplfm.estimators import panel as module
+    from deeplfm.estimators import panel_parts as module
 
     place, frame = tmp_path / "state", panel()
     whole = DeepLFMForecaster(MODEL, progress=False).fit(frame)
