@@ -86,15 +86,15 @@ def beside(
 def table(jobs: Jobs, records: dict[str, Record]) -> str:
     """All records as one table."""
     lines = [
-        "| job | data | lines | CPU s | score | peer | its CPU s | its score | unit of the score |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| job: data; unit of the score | lines | CPU s | score | peer | its CPU s | its score |",
+        "|---|---|---|---|---|---|---|",
     ]
     for job in jobs:
         if job.__name__ in records:
             item = {"peer_cpu": "–", "peer_score": "–"} | records[job.__name__]
-            keys = ("data", "lines", "cpu", "score", "peer", "peer_cpu", "peer_score", "unit")
-            cells = [str(job.__doc__).rstrip("."), *(str(item[key]) for key in keys)]
-            lines.append("| " + " | ".join(cells) + " |")
+            keys = ("lines", "cpu", "score", "peer", "peer_cpu", "peer_score")
+            title = f"{str(job.__doc__).rstrip('.')}: {item['data']}; {item['unit']}"
+            lines.append("| " + " | ".join([title, *(str(item[key]) for key in keys)]) + " |")
     return "\n".join(lines)
 
 
