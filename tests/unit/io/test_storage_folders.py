@@ -230,3 +230,12 @@ def test_targets_that_are_not_ours_are_refused(tmp_path: Path) -> None:
         (left / name).write_text("of a killed save")
     write_folder(left, {}, {})
     assert len(names(left)) == 2
+
+
+def test_parts_of_the_model_before_are_removed(folder: Path) -> None:
+    for content in (b"first", b"second"):
+        storage.write_folder(folder, {}, {}, [content])
+    places = [path for path in folder.iterdir() if path.is_dir()]
+    assert [file.read_bytes() for path in places for file in path.iterdir()] == [b"second"]
+    storage.write_folder(folder, {}, {})
+    assert not any(path.is_dir() for path in folder.iterdir())
