@@ -205,5 +205,9 @@ def _trained_further(item: FittedCandidate, rows: RowSource, fit: Fit) -> tuple[
 
 def log_evidence(candidate: Candidate, rows: Rows) -> float:
     """Log evidence of a series under a candidate, or a bound of it where there are hidden layers."""
-    _, history = fit_candidate(candidate, rows, is_series=True, seed=0, progress=False, solve=False)
+    model, history = fit_candidate(
+        candidate, rows, is_series=True, seed=0, progress=False, solve=False
+    )
+    if isinstance(model, ClocksLFM):
+        return model.log_evidence
     return -history.loss[-1] * len(rows)
