@@ -28,7 +28,7 @@ from deeplfm.terms.spectrum import typical_step
 from deeplfm.training import Rows
 
 _KNOTS_PER_CYCLE = 4.0
-_MOST_TO_LEARN = 3000  # rows, the most recent, whose evidence determines the parameters
+_MOST_TO_LEARN = 2000  # rows, the most recent, whose evidence determines the parameters
 _MOST_IN_WINDOW, _N_WINDOWS = 1200, 3  # rows of the search for frequencies
 _FACTORS = (1.0, 0.5, 2.0, 3.0, 4.0, 5.0)  # of a frequency that was found
 _ALIKE = 0.1
@@ -76,76 +76,85 @@ def build_clocks(rows: Rows, n_clocks: int) -> ClocksLFM:
 
 
 def fit_clocks(series: Sequence[Series], n_clocks: int = 3) -> Fitted:
-    """Clocks, shapes and phases of all outputs; refused where no output has a cycle."""
-    known = [item for item in series if len(item.time) > 1]
-    found: list[tuple[Fitted, Grid, State]] = []
+    """Clocks, shapes and phases of all outputs; refused where no output has a cycle.
+
+    The last rows determine the parameters; in a longer record the phases are then followed back.
+    """
+    some = _recent(series)
+    known = [item for item in some if len(item.time) > 1]
+    found: list[tuple[Fitted, list[Cycle], list[int | None]]] = []
     if known:
-        begin = min(float(item.time[0]) for item in known)
-        end = max(float(item.time[-1]) for item in known)
+        begin, end = _ends(known)
         for find in (_by_waves, _by_windows):
-            chosen, of_output = find(series, begin, end, n_clocks)
+            chosen, of_output = find(some, begin, end, n_clocks)
             if chosen:
-                found.append(_rough(series, chosen, of_output, begin, end))
+                found.append((_rough(some, chosen, of_output), chosen, of_output))
     if not found:
         raise UnsuitableError("a cycle that repeats, of six rows at least, in one output")
-    fitted, grid, state = max(found, key=lambda item: item[0].evidence)
+    fitted, chosen, of_output = max(found, key=lambda item: item[0].evidence)
     for certain in _CERTAIN:
         fitted = with_best_priors(_pruned(fitted, certain), 1)
-    return fitted if fitted.grid is grid else _of_all(grid, fitted, state)
+    if sum(len(item.time) for item in some) == sum(len(item.time) for item in series):
+        return fitted
+    first, last = _ends([item for item in series if len(item.time)])
+    whole = [
+        _followed_back(
+            cycle,
+            [item for item, clock in zip(series, of_output, strict=True) if clock == c],
+            begin,
+            first,
+            last,
+        )
+        for c, cycle in enumerate(chosen)
+    ]
+    grid = _grid(series, whole)
+    return _of_all(grid, fitted, _start(grid, whole, of_output)[1])
+
+
+def _ends(series: Sequence[Series]) -> tuple[float, float]:
+    begin = min(float(item.time[0]) for item in series)
+    return begin, max(float(item.time[-1]) for item in series)
+
+
+def _grid(series: Sequence[Series], chosen: Sequence[Cycle]) -> Grid:
+    """Knots over the rows, some in each cycle of the fastest clock."""
+    begin, end = _ends([item for item in series if len(item.time)])
+    width = 2 * np.pi / max(cycle.frequency for cycle in chosen) / _KNOTS_PER_CYCLE
+    return Grid(series, begin, width, max(2, int(np.ceil((end - begin) / width)) + 1))
 
 
 def _rough(
-    series: Sequence[Series],
-    chosen: Sequence[Cycle],
-    of_output: Sequence[int | None],
-    begin: float,
-    end: float,
-) -> tuple[Fitted, Grid, State]:
-    """A fit of the last rows from some first phases; and the grid and first phases of all rows."""
-    width = 2 * np.pi / max(cycle.frequency for cycle in chosen) / _KNOTS_PER_CYCLE
-    count = int(np.ceil((end - begin) / width)) + 1
-    grid = Grid(series, begin, width, count)
+    series: Sequence[Series], chosen: Sequence[Cycle], of_output: Sequence[int | None]
+) -> Fitted:
+    """A fit from some first phases, with all orders."""
+    grid = _grid(series, chosen)
     priors, state = _start(grid, chosen, of_output)
-    some, part, own = _recent(series), grid, state
-    if some is not None:
-        first = int((min(item.time[0] for item in some if len(item.time)) - begin) / width)
-        part = Grid(some, begin + first * width, width, count - first)
-        own = _part(grid, priors, state, first)
-    own = _with_shapes(part, priors, own)
-    fitted = track(part, priors, own, 8)
+    fitted = track(grid, priors, _with_shapes(grid, priors, state), 8)
     for _ in range(3):
         fitted = with_noise_of_residuals(fitted)
-        fitted = track(part, fitted.priors, with_jumps(fitted), 2)
-    return fitted, grid, state
+        fitted = track(grid, fitted.priors, with_jumps(fitted), 2)
+    return fitted
 
 
 def _by_waves(
     series: Sequence[Series], begin: float, end: float, n_clocks: int
 ) -> tuple[list[Cycle], list[int | None]]:
-    """Clocks of the last rows, found together; in a longer record they are followed back."""
-    since = max((item.time[-_MOST_IN_WINDOW:][0] for item in series if len(item.time)), default=0.0)
-    some = [(item.time[item.time >= since], item.value[item.time >= since]) for item in series]
-    waves = find_cycles(some, n_clocks)
+    """Clocks of the last rows, found together with their shapes."""
+    waves = find_cycles([(item.time, item.value) for item in series], n_clocks)
     if waves is None:
         return [], []
     of_output: list[int | None] = []
     clocks = [c for c, clock in enumerate(waves.clocks) if not clock.is_drift]
     for shape in waves.shapes:
-        power = [shape.variance[shape.orders[:, c] != 0].sum() for c in clocks]
+        power = [float(shape.variance[shape.orders[:, c] != 0].sum()) for c in clocks]
         of_output.append(int(np.argmax(power)) if max(power, default=0.0) > 0 else None)
     chosen = []
     for c in clocks:
-        clock = waves.clocks[c]
-        frequency = float(clock.weight[-1])
+        frequency = float(waves.clocks[c].weight[-1])
         width = 2 * np.pi / frequency / _KNOTS_PER_CYCLE
-        count = int(np.ceil((end - begin) / width)) + 1
-        time = begin + width * np.arange(count)
-        phase = clock.phase(np.clip(time, since, end)) + frequency * np.minimum(time - since, 0.0)
-        rate = np.gradient(phase, width) if count > 1 else np.full(count, frequency)
-        if since > begin:
-            own = [item for d, item in enumerate(series) if of_output[d] == c and len(item.time)]
-            start = np.where(time >= since, phase, np.nan)
-            phase, rate, _ = track_phase(own, frequency, begin, width, count, start)
+        count = max(2, int(np.ceil((end - begin) / width)) + 1)
+        phase = waves.clocks[c].phase(np.clip(begin + width * np.arange(count), begin, end))
+        rate = np.gradient(phase, width)
         chosen.append(Cycle(frequency, width, phase, rate, 0.0, 0.0))
     return chosen, of_output
 
@@ -156,6 +165,18 @@ def _by_windows(
     """Cycles of each output followed from several windows, which a skip leaves whole."""
     own = [find_own(item, begin, end) if len(item.time) > 1 else None for item in series]
     return _shared(series, own, begin, n_clocks)
+
+
+def _followed_back(
+    cycle: Cycle, series: Sequence[Series], since: float, begin: float, end: float
+) -> Cycle:
+    """A cycle that is known since some time, in the whole record."""
+    count = max(2, int(np.ceil((end - begin) / cycle.width)) + 1)
+    time = begin + cycle.width * np.arange(count)
+    known = since + cycle.width * np.arange(len(cycle.phase))
+    start = np.where(time >= since, np.interp(time, known, cycle.phase), np.nan)
+    track = track_phase(series, cycle.frequency, begin, cycle.width, count, start, 2)
+    return replace(cycle, phase=track[0], rate=track[1])
 
 
 def find_own(series: Series, begin: float, end: float) -> Cycle | None:
@@ -332,23 +353,13 @@ def _pruned(fitted: Fitted, certain: float) -> Fitted:
     return track(fitted.grid, priors, replace(fitted.state, weights=tuple(weights)), 6)
 
 
-def _recent(series: Sequence[Series]) -> list[Series] | None:
-    """The last rows of a long record; None where all are few enough."""
-    if max(len(item.time) for item in series) <= _MOST_TO_LEARN:
-        return None
-    since = max(item.time[-_MOST_TO_LEARN] for item in series if len(item.time) > _MOST_TO_LEARN)
-    return [
-        Series(*(part[item.time >= since] for part in (item.time, item.value, item.weight)))
-        for item in series
-    ]
-
-
-def _part(grid: Grid, priors: Priors, state: State, first: int) -> State:
-    """The state from some knot on, with phases that begin there."""
-    size, n_clocks = grid.knots(priors).size, len(priors.clocks)
-    knots = state.knots.reshape(-1, size)[first:].copy()
-    knots[:, : 2 * n_clocks : 2] -= knots[0, : 2 * n_clocks : 2]
-    return replace(state, knots=knots.ravel(), jumps=state.jumps[first:])
+def _recent(series: Sequence[Series]) -> Sequence[Series]:
+    """The last rows of a long record; all of another."""
+    long = [item for item in series if len(item.time) > _MOST_TO_LEARN]
+    if not long:
+        return series
+    since = max(item.time[-_MOST_TO_LEARN] for item in long)
+    return [Series(*(part[item.time >= since] for part in item)) for item in series]
 
 
 def _of_all(grid: Grid, learned: Fitted, state: State) -> Fitted:
