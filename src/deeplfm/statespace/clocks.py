@@ -15,12 +15,13 @@ from deeplfm.likelihoods import Gaussian
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import numpy_for
 from deeplfm.statespace.phase_fit import Fitted, track, with_jumps
-from deeplfm.statespace.phase_solve import SKIP, Grid, Priors, State, linearise, solve
+from deeplfm.statespace.phase_solve import SKIP, Grid, Posterior, Priors, State, linearise, solve
 from deeplfm.statespace.phases import JITTER, Array, Clock, Series, Shape, design
 
 SEASON, LEVEL = "warped season", "level"
 _MOST_PATHS, _FEWEST_PATHS, _VALUES = 256, 16, 500_000  # drawn for a prediction
 _AT_ONCE = 16  # paths
+MOST_TO_SAMPLE = 5000  # rows, beyond which they determine the clocks
 _APART = 4  # steps between skips that are not one
 _FUNCTION = 1e-12  # variance of one path
 
@@ -33,12 +34,14 @@ class ClocksConfig:
         clocks: priors of the phases.
         shapes: one for each output.
         begin, width: of the grid of knots.
+        samples: priors of the clocks drawn from their posterior, over which predictions are averaged.
     """
 
     clocks: tuple[Clock, ...]
     shapes: tuple[Shape, ...]
     begin: float
     width: float
+    samples: tuple[tuple[Clock, ...], ...] = ()
 
     @property
     def priors(self) -> Priors:
@@ -56,6 +59,7 @@ class ClocksConfig:
             "shapes": shapes,
             "begin": self.begin,
             "width": self.width,
+            "samples": [[asdict(clock) for clock in clocks] for clocks in self.samples],
         }
 
     @classmethod
@@ -72,7 +76,10 @@ class ClocksConfig:
             )
             for item in data["shapes"]
         )
-        return cls(clocks, shapes, data["begin"], data["width"])
+        samples = tuple(
+            tuple(Clock(**item) for item in sample) for sample in data.get("samples", ())
+        )
+        return cls(clocks, shapes, data["begin"], data["width"], samples)
 
 
 class ClocksLFM(nn.Module):
@@ -113,10 +120,17 @@ class ClocksLFM(nn.Module):
         self._known: Fitted | None = None
 
     @classmethod
-    def of(cls, fitted: Fitted, x: Tensor, y: Tensor, weight: Tensor | None) -> Self:
+    def of(
+        cls,
+        fitted: Fitted,
+        x: Tensor,
+        y: Tensor,
+        weight: Tensor | None,
+        samples: tuple[tuple[Clock, ...], ...] = (),
+    ) -> Self:
         """The model of a fit to some rows."""
         grid, priors = fitted.grid, fitted.priors
-        model = cls(ClocksConfig(priors.clocks, priors.shapes, grid.begin, grid.width))
+        model = cls(ClocksConfig(priors.clocks, priors.shapes, grid.begin, grid.width, samples))
         model._keep(x, y, weight)
         model._write(fitted)
         return model
@@ -278,44 +292,54 @@ class ClocksLFM(nn.Module):
     def _paths(self, x: Tensor, n_paths: int, seed: int) -> tuple[Tensor, Tensor]:
         """Season and level on paths drawn from the posterior, ``S N D`` each."""
         time = np.maximum(x[:, 0].double().cpu().numpy(), self.config.begin)
-        priors, known = self.config.priors, self.fitted
-        grid = self._grid(float(time.max()))
-        n_known = len(self.jumps) + 1
-        if grid.count > n_known:
-            state = _extended(grid, priors, known.state)
-            local = linearise(grid, priors, state)
-            posterior = solve(grid, priors, local, state.jumps)
-        else:
-            posterior = known.posterior
-        laws, generator = grid.knots(priors), numpy_for(seed, "draw")
+        generator = numpy_for(seed, "draw")
+        samples = self.config.samples if len(self.x) <= MOST_TO_SAMPLE else ()
+        samples = samples or (self.config.clocks,)
+        found = []
+        for index, clocks in enumerate(samples):
+            own = len(range(index, n_paths, len(samples)))
+            if own:
+                priors = replace(self.config.priors, clocks=clocks)
+                found.append(self._paths_of(priors, time, own, generator))
+        return torch.as_tensor(np.concatenate([pair[0] for pair in found])), torch.as_tensor(
+            np.concatenate([pair[1] for pair in found])
+        )
+
+    def _posterior(self, priors: Priors, until: float) -> tuple[Grid, Posterior]:
+        """Of the phases under some priors, on a grid that reaches far enough."""
+        grid = self._grid(until)
+        if grid.count == len(self.jumps) + 1 and priors.clocks == self.config.clocks:
+            return grid, self.fitted.posterior
+        state = _extended(grid, priors, self.fitted.state)
+        return grid, solve(grid, priors, linearise(grid, priors, state), state.jumps)
+
+    def _paths_of(
+        self, priors: Priors, time: Array, n_paths: int, generator: np.random.Generator
+    ) -> tuple[Array, Array]:
+        grid, posterior = self._posterior(priors, float(time.max()))
+        laws = grid.knots(priors)
         columns = [laws.columns(time, index) for index in range(len(laws.processes))]
         n_clocks, n_outputs = len(priors.clocks), len(priors.shapes)
-        hazard = self._hazard()
         season = np.empty((n_paths, len(time), n_outputs))
         level = np.empty_like(season)
         center = np.concatenate([*posterior.state.weights, posterior.state.frequency])
         ends = np.cumsum([len(shape.prior) for shape in priors.shapes])
-        ahead = np.maximum(time - (grid.begin + grid.width * (n_known - 1)), 0.0)
+        ahead = np.maximum(time - (grid.begin + grid.width * len(self.jumps)), 0.0)
+        hazard = self._hazard()
         for first in range(0, n_paths, _AT_ONCE):
-            some = min(_AT_ONCE, n_paths - first)
-            border, knots = posterior.draw(generator, some)
+            border, knots = posterior.draw(generator, min(_AT_ONCE, n_paths - first))
             border, knots = border + center[:, None], knots + posterior.state.knots[:, None]
             moved = [column @ knots for column in columns]  # N S
-            for s in range(some):
+            for s in range(border.shape[1]):
                 weights = np.split(border[:, s], ends)
-                phase = np.column_stack(
-                    [
-                        weights[-1][c] * (time - grid.begin)
-                        + moved[c][:, s]
-                        + _jumps_ahead(ahead, hazard[c], generator)
-                        for c in range(n_clocks)
-                    ]
-                )
+                phase = np.multiply.outer(time - grid.begin, weights[-1])
+                for c in range(n_clocks):
+                    phase[:, c] += moved[c][:, s] + _jumps_ahead(ahead, hazard[c], generator)
                 for d, shape in enumerate(priors.shapes):
                     basis = design(phase, shape.orders)[0]
                     season[first + s, :, d] = basis[:, :-1] @ weights[d][:-1]
                     level[first + s, :, d] = weights[d][-1] + moved[n_clocks + d][:, s]
-        return torch.as_tensor(season), torch.as_tensor(level)
+        return season, level
 
     def _hazard(self) -> Array:
         """Skips of each clock in a unit of time, as many as were seen."""

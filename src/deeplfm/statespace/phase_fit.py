@@ -18,7 +18,7 @@ from deeplfm.statespace.phase_solve import (
     moved,
     solve,
 )
-from deeplfm.statespace.phases import Array, Shape
+from deeplfm.statespace.phases import Array, Clock, Shape
 
 _SHORTEST_STEP = 2e-3  # radians; after a shorter one the search ends
 _LEAST_VARIANCE = 1e-8  # of a weight
@@ -32,6 +32,8 @@ _BOUNDS = {  # of the parameters that the evidence chooses, in log; times in uni
     "damping": (0.03, 1.0),
 }
 _NATS, _STEADIEST, _MANY = 3.0, 0.003, 10.0
+_LEAST_STD = 0.002  # around which the grid of a steady clock is laid
+_STD, _LASTING = np.arange(-2.4, 2.5, 0.6), (0.0, -0.8, 0.8)  # of the grid, in log
 _DEGREES = 1.0  # of freedom of Student's t of jumps
 _JUMP = 0.003  # radians: its scale
 
@@ -219,6 +221,42 @@ def _with_best_clocks(fitted: Fitted) -> Fitted:
     return replace(fitted, priors=priors)
 
 
+def sampled_clocks(
+    fitted: Fitted, n_samples: int, generator: np.random.Generator
+) -> tuple[tuple[Clock, ...], ...]:
+    """Priors of the clocks drawn from their posterior on a grid, each clock by itself.
+
+    One prior alone would be too sure of how far the phase may move.
+    """
+    grid, priors = fitted.grid, fitted.priors
+    drawn = []
+    for index, clock in enumerate(priors.clocks):
+        tried, scores = [], []
+        center = max(clock.std, _LEAST_STD)
+        for lasting in _LASTING:
+            for std in _STD:
+                changed = replace(
+                    clock,
+                    std=_within("std", center * math.exp(std)),
+                    lasting=_within("lasting", clock.lasting * math.exp(lasting), grid.width),
+                )
+                other = replace(priors, clocks=_at(priors.clocks, index, changed))
+                local = linearise(grid, other, fitted.state) if lasting else fitted.local
+                found = solve(grid, other, local, fitted.state.jumps).evidence
+                tried.append(changed)
+                scores.append(found - _lasting_cost(changed))
+        weight = np.exp(np.array(scores) - max(scores))
+        reached = np.cumsum(weight) / weight.sum()
+        level = (np.arange(n_samples) + generator.uniform()) / n_samples
+        places = np.minimum(np.searchsorted(reached, level), len(tried) - 1)
+        drawn.append([tried[place] for place in generator.permutation(places)])
+    return tuple(zip(*drawn, strict=True))
+
+
+def _lasting_cost(clock: Clock) -> float:
+    return 0.5 * (math.log(clock.lasting * clock.frequency / (2 * np.pi) / 5) / 1.5) ** 2
+
+
 def _within(name: str, value: float, unit: float = 1.0) -> float:
     low, high = _BOUNDS[name]
     return float(min(max(value, low * unit), high * unit))
@@ -235,7 +273,7 @@ def log_prior(priors: Priors, width: float, span: float) -> float:
         n_cycles = clock.frequency * span / (2 * np.pi)
         nats = _NATS * max(1.0, _MANY / n_cycles)  # few cycles cannot show how they differ
         total -= nats * math.log10(max(clock.diffusion / _STEADIEST, 1.0))
-        total -= 0.5 * (math.log(clock.lasting * clock.frequency / (2 * np.pi) / 5) / 1.5) ** 2
+        total -= _lasting_cost(clock)
     for shape in priors.shapes:
         total -= 0.5 * (math.log(shape.level / 0.01) / 2.5) ** 2
         total -= 0.5 * (math.log(shape.colour / width) / 2.0) ** 2

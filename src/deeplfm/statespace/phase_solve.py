@@ -70,11 +70,15 @@ class Grid:
             self._columns[key] = knots.columns(self.series[output].time, process)
         return self._columns[key]
 
+    def place(self, time: Array) -> NDArray[np.intp]:
+        """The last knot before each time."""
+        place = np.floor((time - self.begin) / self.width).astype(np.intp)
+        return np.clip(place, 0, self.count - 2)
+
     def is_skip(self, time: Array, jumps: Array) -> NDArray[np.bool_]:
         """Rows between knots where a clock skips: the phase there is not known well."""
-        left = np.clip(((time - self.begin) / self.width).astype(np.intp), 0, self.count - 2)
         has_skip = np.asarray((jumps > SKIP**2).any(axis=1))
-        return np.asarray(has_skip[left], dtype=bool)
+        return np.asarray(has_skip[self.place(time)], dtype=bool)
 
     def phases(self, knots: Knots, state: State, output: int) -> Array:
         """Phases of all clocks at the rows of an output."""
@@ -92,7 +96,7 @@ class Local:
         by_knots: J.
         by_border: G: of its own weights, and of all frequencies.
         target: the values that the linear model is to explain.
-        steps: times between the rows.
+        steps: times between the rows; infinite across a gap, where the noise is independent.
         weight: how many rows each stands for.
     """
 
@@ -159,6 +163,7 @@ def linearise(grid: Grid, priors: Priors, state: State) -> list[Local]:
         target = residual + by_knots @ state.knots
         target = target + border @ np.append(weights, state.frequency)
         steps = np.maximum(np.diff(series.time), _CLOSEST * grid.width)
+        steps[np.diff(grid.place(series.time)) > 1] = np.inf  # few bands: not across a gap
         weight = series.weight * np.where(grid.is_skip(series.time, state.jumps), _IN_SKIP, 1.0)
         found.append(Local(residual, by_knots.tocsr(), border, target, steps, weight))
     return found

@@ -128,7 +128,7 @@ class Sum:
             return build_state_space(self.terms, rows, context)
         if self.is_of_clocks and rows.x.shape[1] == 1:
             n_clocks = max(getattr(term, "n_clocks", 1) for term in self)
-            return build_clocks(rows, n_clocks)
+            return build_clocks(rows, n_clocks, context.seed)
         return self.build_features(rows, context)
 
     def build_features(self, rows: Rows, context: BuildContext) -> DeepLFM:

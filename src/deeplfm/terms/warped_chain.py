@@ -11,10 +11,12 @@ import numpy as np
 import torch
 
 from deeplfm.errors import UnsuitableError
-from deeplfm.statespace.clocks import ClocksLFM, series_of
+from deeplfm.randomness import numpy_for
+from deeplfm.statespace.clocks import MOST_TO_SAMPLE, ClocksLFM, series_of
 from deeplfm.statespace.phase_fit import (
     Fitted,
     certainty,
+    sampled_clocks,
     track,
     with_best_priors,
     with_jumps,
@@ -28,6 +30,7 @@ from deeplfm.terms.spectrum import typical_step
 from deeplfm.training import Rows
 
 _KNOTS_PER_CYCLE = 4.0
+_N_SAMPLES = 8  # of the priors of the clocks
 _MOST_TO_LEARN = 2000  # rows, the most recent, whose evidence determines the parameters
 _MOST_IN_WINDOW, _N_WINDOWS = 1200, 3  # rows of the search for frequencies
 _FACTORS = (1.0, 0.5, 2.0, 3.0, 4.0, 5.0)  # of a frequency that was found
@@ -66,13 +69,16 @@ class Cycle:
     score: float
 
 
-def build_clocks(rows: Rows, n_clocks: int) -> ClocksLFM:
+def build_clocks(rows: Rows, n_clocks: int, seed: int = 0) -> ClocksLFM:
     """A fitted model of the cycles of all outputs."""
     weight = torch.ones(len(rows)) if rows.weight is None else rows.weight
     order = rows.x[:, 0].argsort(stable=True)
     x, y, weight = rows.x[order], rows.y[order], weight[order]
     fitted = fit_clocks(series_of(x, y, weight), n_clocks)
-    return ClocksLFM.of(fitted, x, y, weight)
+    samples: tuple[tuple[Clock, ...], ...] = ()
+    if len(rows) <= MOST_TO_SAMPLE:
+        samples = sampled_clocks(fitted, _N_SAMPLES, numpy_for(seed, "start"))
+    return ClocksLFM.of(fitted, x, y, weight, samples)
 
 
 def fit_clocks(series: Sequence[Series], n_clocks: int = 3) -> Fitted:
