@@ -1,6 +1,7 @@
 """Latent force models in state-space form: exact, and linear in the number of rows."""
 
-from deeplfm.statespace.clocks import ClocksConfig, ClocksLFM
+from deeplfm.statespace.clocks import ClocksLFM
+from deeplfm.statespace.clocks_config import ClocksConfig
 from deeplfm.statespace.config import PRIOR, Prior, SeasonConfig, StateSpaceConfig
 from deeplfm.statespace.model import StateSpaceLFM
 from deeplfm.statespace.shared import SharedForcesLFM

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,9 +14,11 @@ from deeplfm.errors import ConfigError
 from deeplfm.likelihoods import Gaussian
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import numpy_for
+from deeplfm.statespace.clock_paths import extended, jumps_ahead, noise_at, series_of
+from deeplfm.statespace.clocks_config import ClocksConfig
 from deeplfm.statespace.phase_fit import Fitted, track, with_jumps
 from deeplfm.statespace.phase_solve import SKIP, Grid, Posterior, Priors, State, linearise, solve
-from deeplfm.statespace.phases import JITTER, Array, Clock, Series, Shape, design
+from deeplfm.statespace.phases import Array, Clock, Series, design
 
 SEASON, LEVEL = "warped season", "level"
 _MOST_PATHS, _FEWEST_PATHS, _VALUES = 256, 16, 500_000  # drawn for a prediction
@@ -24,62 +26,6 @@ _AT_ONCE = 16  # paths
 MOST_TO_SAMPLE = 5000  # rows, beyond which they determine the clocks
 _APART = 4  # steps between skips that are not one
 _FUNCTION = 1e-12  # variance of one path
-
-
-@dataclass(frozen=True)
-class ClocksConfig:
-    """Clocks, shapes of all outputs, and the grid of knots.
-
-    Attributes:
-        clocks: priors of the phases.
-        shapes: one for each output.
-        begin, width: of the grid of knots.
-        samples: priors of the clocks drawn from their posterior, over which predictions are averaged.
-    """
-
-    clocks: tuple[Clock, ...]
-    shapes: tuple[Shape, ...]
-    begin: float
-    width: float
-    samples: tuple[tuple[Clock, ...], ...] = ()
-
-    @property
-    def priors(self) -> Priors:
-        """What the evidence chose."""
-        return Priors(self.clocks, self.shapes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The declaration as plain data."""
-        shapes = [
-            asdict(shape) | {"orders": shape.orders.tolist(), "variance": shape.variance.tolist()}
-            for shape in self.shapes
-        ]
-        return {
-            "clocks": [asdict(clock) for clock in self.clocks],
-            "shapes": shapes,
-            "begin": self.begin,
-            "width": self.width,
-            "samples": [[asdict(clock) for clock in clocks] for clocks in self.samples],
-        }
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """The declaration that :meth:`to_dict` wrote."""
-        clocks = tuple(Clock(**item) for item in data["clocks"])
-        shapes = tuple(
-            Shape(
-                **item
-                | {
-                    "orders": np.array(item["orders"], dtype=np.int64).reshape(-1, len(clocks)),
-                    "variance": np.array(item["variance"]),
-                }
-            )
-            for item in data["shapes"]
-        )
-        samples = tuple(
-            tuple(Clock(**item) for item in sample) for sample in data.get("samples", ())
-        )
-        return cls(clocks, shapes, data["begin"], data["width"], samples)
 
 
 class ClocksLFM(nn.Module):
@@ -181,7 +127,7 @@ class ClocksLFM(nn.Module):
         if all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(old, new, strict=True)):
             return
         grid, state = self._grid(float(self.x[-1, 0])), self._state()
-        state = _extended(grid, self.config.priors, state)
+        state = extended(grid, self.config.priors, state)
         fitted = track(grid, self.config.priors, state, learn=False)
         fitted = track(grid, fitted.priors, with_jumps(fitted), learn=False)
         self._write(fitted)
@@ -310,7 +256,7 @@ class ClocksLFM(nn.Module):
         grid = self._grid(until)
         if grid.count == len(self.jumps) + 1 and priors.clocks == self.config.clocks:
             return grid, self.fitted.posterior
-        state = _extended(grid, priors, self.fitted.state)
+        state = extended(grid, priors, self.fitted.state)
         return grid, solve(grid, priors, linearise(grid, priors, state), state.jumps)
 
     def _paths_of(
@@ -334,7 +280,7 @@ class ClocksLFM(nn.Module):
                 weights = np.split(border[:, s], ends)
                 phase = np.multiply.outer(time - grid.begin, weights[-1])
                 for c in range(n_clocks):
-                    phase[:, c] += moved[c][:, s] + _jumps_ahead(ahead, hazard[c], generator)
+                    phase[:, c] += moved[c][:, s] + jumps_ahead(ahead, hazard[c], generator)
                 for d, shape in enumerate(priors.shapes):
                     basis = design(phase, shape.orders)[0]
                     season[first + s, :, d] = basis[:, :-1] @ weights[d][:-1]
@@ -349,76 +295,6 @@ class ClocksLFM(nn.Module):
         return np.asarray(n_skips / (self.config.width * max(1, len(self.jumps))))
 
     def _noise_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What the noise of known rows says about that of others near them: mean, and variance left.
-
-        At a known time it is the noise of another observation.
-        """
-        asked = x[:, 0].double().cpu().numpy()
-        mean = np.zeros((len(asked), len(self.config.shapes)))
-        share = np.ones_like(mean)
-        for d, (shape, local) in enumerate(zip(self.config.shapes, self.fitted.local, strict=True)):
-            time, residual = self.fitted.grid.series[d].time, local.residual
-            if shape.colour == 0 or not len(time):
-                continue
-            after = np.searchsorted(time, asked)
-            before = np.clip(after - 1, 0, len(time) - 1)
-            is_known = time[np.minimum(after, len(time) - 1)] == asked
-            left = np.where(after > 0, np.exp((time[before] - asked) / shape.colour), 0.0)
-            right_time = time[np.minimum(after, len(time) - 1)]
-            right = np.where(after < len(time), np.exp((asked - right_time) / shape.colour), 0.0)
-            right = np.minimum(right, 1.0)
-            both = 1 - (left * right) ** 2
-            gain = [left * (1 - right**2) / both, right * (1 - left**2) / both]
-            by_both = (
-                gain[0] * residual[before] + gain[1] * residual[np.minimum(after, len(time) - 1)]
-            )
-            rest = 1 - gain[0] * left - gain[1] * right
-            mean[:, d] = np.where(is_known, 0.0, by_both)
-            share[:, d] = np.where(is_known, 1.0, np.maximum(rest, 1e-6))
+        """What the noise of known rows says about that of others: mean, and variance left."""
+        mean, share = noise_at(self.fitted, x[:, 0].double().cpu().numpy())
         return torch.as_tensor(mean), torch.as_tensor(share)
-
-
-def series_of(x: Tensor, y: Tensor, weight: Tensor) -> list[Series]:
-    """Known rows of each output, in the order of time."""
-    found = []
-    for d in range(y.shape[1]):
-        known = ~y[:, d].isnan() & (weight > 0)
-        parts = (x[known, 0], y[known, d], weight[known])
-        found.append(Series(*(part.double().cpu().numpy() for part in parts)))
-    return found
-
-
-def _extended(grid: Grid, priors: Priors, state: State) -> State:
-    """A state with more knots, where the clocks go on and the levels stay."""
-    laws = grid.knots(priors)
-    old = state.knots.reshape(-1, laws.size)
-    n_more = grid.count - len(old)
-    if n_more <= 0:
-        return state
-    more = np.repeat(old[-1:], n_more, axis=0)
-    step = grid.width * np.arange(1.0, n_more + 1)
-    for index, law in enumerate(laws.processes):
-        some = slice(2 * index, 2 * index + 2)
-        more[:, some] = law.transition(step) @ old[-1, some]
-    jumps = np.full((n_more, state.jumps.shape[1]), JITTER)
-    return replace(
-        state,
-        knots=np.concatenate([old, more]).ravel(),
-        jumps=np.concatenate([state.jumps, jumps]),
-    )
-
-
-def _jumps_ahead(ahead: Array, hazard: float, generator: np.random.Generator) -> Array:
-    """Skips after the last row, to anywhere in the cycle."""
-    reach = float(ahead.max(initial=0.0))
-    if hazard == 0 or reach == 0:
-        return np.zeros_like(ahead)
-    n_skips = generator.poisson(hazard * reach)
-    moved = np.zeros_like(ahead)
-    for at, size in zip(
-        generator.uniform(0, reach, n_skips),
-        generator.uniform(0, 2 * np.pi, n_skips),
-        strict=True,
-    ):
-        moved += size * (ahead > at)
-    return moved
