@@ -59,7 +59,7 @@ def jumps_ahead(ahead: Array, hazard: float, generator: np.random.Generator) -> 
 
 
 def noise_at(fitted: Fitted, asked: Array) -> tuple[Array, Array]:
-    """What the noise of known rows says about that of others near them: mean, and variance left.
+    """Noise of rows near known ones, given theirs: its mean, and the share of its variance that is left.
 
     At a known time it is the noise of another observation.
     """

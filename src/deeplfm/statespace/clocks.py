@@ -1,4 +1,4 @@
-"""A fitted model of cycles on wandering clocks: predictions, components and draws at any times."""
+"""A fitted model of cycles on clocks whose rate varies: predictions, components and draws at any times."""
 
 from __future__ import annotations
 
@@ -295,6 +295,6 @@ class ClocksLFM(nn.Module):
         return np.asarray(n_skips / (self.config.width * max(1, len(self.jumps))))
 
     def _noise_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What the noise of known rows says about that of others: mean, and variance left."""
+        """Noise near known rows: its mean, and the share of its variance that is left."""
         mean, share = noise_at(self.fitted, x[:, 0].double().cpu().numpy())
         return torch.as_tensor(mean), torch.as_tensor(share)

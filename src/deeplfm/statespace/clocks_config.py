@@ -30,7 +30,7 @@ class ClocksConfig:
 
     @property
     def priors(self) -> Priors:
-        """What the evidence chose."""
+        """Clocks and shapes."""
         return Priors(self.clocks, self.shapes)
 
     def to_dict(self) -> dict[str, Any]:

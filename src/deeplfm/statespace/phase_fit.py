@@ -1,4 +1,4 @@
-"""Fit of cycles on wandering clocks: phases, shapes, and their priors by the evidence."""
+"""Fit of cycles on clocks whose rate varies: phases, shapes, and their priors by the evidence."""
 
 from __future__ import annotations
 

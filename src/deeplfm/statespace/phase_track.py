@@ -41,7 +41,7 @@ def track_phase(
     width: float,
     count: int,
     start: Array,
-    n_rounds: int = 4,
+    n_times: int = 4,
 ) -> tuple[Array, Array, float]:
     """Phase and rate at the knots, and the log density of the values with this path unknown.
 
@@ -52,13 +52,13 @@ def track_phase(
         width: between the knots.
         count: of the knots.
         start: phase at each knot, where it is known roughly; NaN elsewhere.
-        n_rounds: how often shape and phase are found in turn.
+        n_times: how often shape and phase are found in turn.
     """
     level = [without_level(item, 2 * np.pi / frequency) for item in series]
     steps = [float(np.median(np.diff(item.time))) for item in level]
     counts = [int(np.clip(0.8 * np.pi / (frequency * step), 1, _MOST_HARMONICS)) for step in steps]
     phase, rate, density = start, np.full(count, frequency), 0.0
-    for _ in range(n_rounds):
+    for _ in range(n_times):
         evidence = np.zeros((count, _N_PHASES))
         for item, n_harmonics in zip(level, counts, strict=True):
             evidence += _log_density(item, phase, rate, begin, width, n_harmonics)

@@ -1,4 +1,4 @@
-r"""Cycles on clocks whose rate wanders, linearised: a banded precision with a dense border.
+r"""Cycles on clocks whose rate varies, linearised: a banded precision with a dense border.
 
     y_d(t) = Σ_k a_dk cos(k·φ(t)) + b_dk sin(k·φ(t)) + c_d + level_d(t) + e_d(t),
     φ_c(t) = ω_c t + w_c(t),  w' = r,
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve_banded, cholesky_banded
 from scipy.linalg.lapack import dtbtrs
 
-from deeplfm.statespace.damped_level import DampedLevel
+from deeplfm.statespace.chain import DampedLevel
 
 Array = NDArray[np.float64]
 Orders = NDArray[np.int64]  # K × clocks
@@ -117,7 +117,7 @@ class Smooth(NamedTuple):
         return self.variance * np.array([1.0, self.lasting**-2])
 
     def transition(self, step: Array) -> Array:
-        """What is kept of the pair after each step, ``N 2 2``."""
+        """Share of the pair that is kept after each step, ``N 2 2``."""
         natural = 1 / self.lasting
         decay = self.damping * natural
         turn = natural * math.sqrt(max(1 - self.damping**2, 0.0)) * step
