@@ -1,4 +1,4 @@
-"""A fitted model of cycles on clocks whose rate varies: predictions, components and draws at any times."""
+"""A model of cycles on clocks whose rate varies: predictions, components and draws at any times."""
 
 from __future__ import annotations
 
