@@ -89,6 +89,10 @@ def set_train_data(model: Member, rows: RowSource, reach: float | None = None) -
     """
     if reach is None and isinstance(model, DeepLFM):
         return
+    if isinstance(model, ClocksLFM):  # follows the phases through all rows that it was built of
+        kept = rows_to_initialise(rows, is_series=True)
+        model.set_train_data(kept.x, kept.y, kept.weight, reach)
+        return
     n_rows = len(rows)
     n_kept = min(n_rows, _MOST_TRAIN_ROWS)
     some = torch.arange(n_kept) * n_rows // n_kept

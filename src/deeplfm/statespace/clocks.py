@@ -18,7 +18,7 @@ from deeplfm.statespace.clock_paths import extended, jumps_ahead, noise_at, seri
 from deeplfm.statespace.clocks_config import ClocksConfig
 from deeplfm.statespace.phase_fit import Fitted, track, with_jumps
 from deeplfm.statespace.phase_solve import SKIP, Grid, Posterior, Priors, State, linearise, solve
-from deeplfm.statespace.phases import Array, Clock, Series, design
+from deeplfm.statespace.phases import Array, Clock, design
 
 SEASON, LEVEL = "warped season", "level"
 _MOST_PATHS, _FEWEST_PATHS, _VALUES = 256, 16, 500_000  # drawn for a prediction
@@ -71,7 +71,7 @@ class ClocksLFM(nn.Module):
         fitted: Fitted,
         x: Tensor,
         y: Tensor,
-        weight: Tensor | None,
+        weight: Tensor,
         samples: tuple[tuple[Clock, ...], ...] = (),
     ) -> Self:
         """The model of a fit to some rows."""
@@ -118,7 +118,13 @@ class ClocksLFM(nn.Module):
         row_weight: Float[Tensor, " N"] | None = None,
         reach: float | None = None,
     ) -> None:
-        """Keep rows, and follow the phases through them; ``reach`` as in :class:`Likelihood`."""
+        """Keep rows from the first knot on, and follow the phases.
+
+        ``reach`` is that of :class:`Likelihood`.
+        """
+        is_late = x[:, 0] >= self.config.begin - 1e-9
+        row_weight = x.new_ones(len(x)) if row_weight is None else row_weight
+        x, y, row_weight = x[is_late], y[is_late], row_weight[is_late]
         if reach is not None:
             self.likelihood.set_support(x, y, reach)
         old = (self.x, self.y, self.row_weight)
@@ -204,9 +210,8 @@ class ClocksLFM(nn.Module):
             )
         return self._known
 
-    def _keep(self, x: Tensor, y: Tensor, weight: Tensor | None) -> None:
+    def _keep(self, x: Tensor, y: Tensor, weight: Tensor) -> None:
         order = x[:, 0].argsort(stable=True)
-        weight = x.new_ones(len(x)) if weight is None else weight
         self.x, self.y = x[order].to(self.x), y[order].to(self.y)
         self.row_weight = weight[order].to(self.row_weight)
         self._known = None
@@ -218,15 +223,12 @@ class ClocksLFM(nn.Module):
         self.jumps = torch.as_tensor(state.jumps.copy())
         self._known = fitted
 
-    def _series(self) -> list[Series]:
-        return series_of(self.x, self.y, self.row_weight)
-
     def _grid(self, until: float | None = None) -> Grid:
         """The knots of the rows, and more where they are to reach further."""
         count, config = len(self.jumps) + 1, self.config
         if until is not None:
             count = max(count, int(np.ceil((until - config.begin) / config.width)) + 1)
-        return Grid(self._series(), config.begin, config.width, count)
+        return Grid(series_of(self.x, self.y, self.row_weight), config.begin, config.width, count)
 
     def _state(self) -> State:
         border = self.border.cpu().numpy()

@@ -22,7 +22,7 @@ class Dlfm(NamedModel):
     """Cycles on hidden clocks beside a level; without a cycle, the paper's hidden layers.
 
     Nothing beside the hidden layer can repeat a cycle, so that a forecast of one passes through it. Where
-    the rows have no cycle, or are too many for the search, hidden layers start from the spectrum.
+    the rows have no cycle, hidden layers start from the spectrum.
 
     Attributes:
         hidden: width of each hidden layer, where there is no cycle.

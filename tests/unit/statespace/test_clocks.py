@@ -1,5 +1,7 @@
 """Cycles on clocks through the estimator: gaps, skips, several outputs, files, updates."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -117,6 +119,16 @@ def test_orders_are_below_the_nyquist_frequency_and_distinct() -> None:
     assert angular.max() < 45 and angular.min() > 0
     assert len(np.unique(orders, axis=0)) == len(orders)
     assert [1, 1] in orders.tolist() and [1, -1] in orders.tolist()
+
+
+def test_rows_before_the_first_knot_are_left_out(two: DeepLFMRegressor) -> None:
+    model = copy.deepcopy(member(two))
+    early = torch.tensor([[-5.0], [-4.0]], dtype=torch.float64)
+    x, y = torch.cat([early, model.x]), torch.cat([torch.ones(2, 2).double(), model.y])
+    mean = model.posterior(model.x).mean
+    model.set_train_data(x, y)
+    assert len(model.x) == len(x) - 2
+    torch.testing.assert_close(model.posterior(model.x).mean, mean)
 
 
 def test_sums_over_rows_are_refused(two: DeepLFMRegressor) -> None:
