@@ -231,9 +231,8 @@ class ClocksLFM(nn.Module):
         return Grid(series_of(self.x, self.y, self.row_weight), config.begin, config.width, count)
 
     def _state(self) -> State:
-        border = self.border.cpu().numpy()
         ends = np.cumsum([len(shape.prior) for shape in self.config.shapes])
-        parts = np.split(border, ends)
+        parts = np.split(self.border.cpu().numpy(), ends)
         knots, jumps = self.knots.cpu().numpy(), self.jumps.cpu().numpy()
         return State(knots, tuple(parts[:-1]), parts[-1], jumps)
 
@@ -249,9 +248,8 @@ class ClocksLFM(nn.Module):
             if own:
                 priors = replace(self.config.priors, clocks=clocks)
                 found.append(self._paths_of(priors, time, own, generator))
-        return torch.as_tensor(np.concatenate([pair[0] for pair in found])), torch.as_tensor(
-            np.concatenate([pair[1] for pair in found])
-        )
+        season, level = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return torch.as_tensor(season), torch.as_tensor(level)
 
     def _posterior(self, priors: Priors, until: float) -> tuple[Grid, Posterior]:
         """Of the phases under some priors, on a grid that reaches far enough."""
