@@ -73,11 +73,10 @@ class Sum:
     def is_of_clocks(self) -> bool:
         """Whether it is cycles on clocks, with or without a level: solved as a chain of knots."""
         from deeplfm.terms.local_level import LocalLevel
-        from deeplfm.terms.trend import Trend
         from deeplfm.terms.warped_time import WarpedTime
 
         kinds = {type(term) for term in self}
-        return WarpedTime in kinds <= {WarpedTime, LocalLevel, Trend} and not self.uses_features
+        return WarpedTime in kinds <= {WarpedTime, LocalLevel} and not self.uses_features
 
     @property
     def is_calibrated(self) -> bool:
@@ -122,11 +121,12 @@ class Sum:
     def build(self, rows: Rows, context: BuildContext) -> DeepLFM | StateSpaceLFM | ClocksLFM:
         """A model of these terms: fitted, in state-space form; or with starting values from the rows."""
         from deeplfm.terms.state_space import build_state_space
-        from deeplfm.terms.warped_chain import build_clocks
 
         if self.is_markov:
             return build_state_space(self.terms, rows, context)
         if self.is_of_clocks and rows.x.shape[1] == 1:
+            from deeplfm.terms.warped_chain import build_clocks
+
             n_clocks = max(getattr(term, "n_clocks", 1) for term in self)
             return build_clocks(rows, n_clocks, context.seed)
         return self.build_features(rows, context)

@@ -48,7 +48,7 @@ class WarpedTime(Term):
     the harmonics of the phases, and of their sums and differences where one cycle modulates another. The
     variance of a phase grows beyond the rows, so that a forecast loses its high harmonics first.
 
-    Alone, or beside a level or trend, the phases are a Markov process at knots, solved together with all
+    Alone, or beside a level, the phases are a Markov process at knots, solved together with all
     shapes in a time that is linear in the rows; a clock may skip. Beside other terms, phases are sums of
     waves that are found before training and stay, in up to 5000 rows.
 
@@ -82,7 +82,7 @@ class WarpedTime(Term):
         refuse_shared(self, context)
         if len(rows) > _MOST_ROWS:
             raise UnsuitableError(
-                f"at most {_MOST_ROWS} rows where it stands beside other terms than a level or a trend; "
+                f"at most {_MOST_ROWS} rows where it stands beside other terms than a level; "
                 f"there are {len(rows)}"
             )
         found = find_cycles(all_series(rows), self.n_clocks)
