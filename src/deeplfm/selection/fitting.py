@@ -17,6 +17,7 @@ from deeplfm.randomness import seed_for
 from deeplfm.selection.candidate import Candidate, Fit, FittedCandidate, Member, Score
 from deeplfm.selection.parallel import FAILURES
 from deeplfm.selection.split import Split, rows_to_initialise
+from deeplfm.statespace import ClocksLFM
 from deeplfm.training.distributed import world
 from deeplfm.training.interruption import stop_reason, stop_requested, time_left, within
 from deeplfm.training.loop import train
