@@ -51,6 +51,11 @@ def is_exact(model: Any) -> TypeGuard[Sum]:
     return isinstance(model, Sum) and model.is_markov
 
 
+def is_of_clocks(model: Any) -> bool:
+    """Whether a declared model is a sum that is solved as a chain of knots, linear in the rows."""
+    return isinstance(model, Sum) and model.is_of_clocks
+
+
 def with_errors(models: dict[str, Any], log_targets: bool | None) -> dict[str, Any]:
     """The models that take measurement errors: sums in state-space form, without logarithms."""
     if log_targets:

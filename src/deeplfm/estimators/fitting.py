@@ -17,6 +17,7 @@ from deeplfm.estimators.by_evidence import (
     challenge,
     fit_by_evidence,
     is_exact,
+    is_of_clocks,
     is_positive,
     with_errors,
 )
@@ -90,7 +91,8 @@ class Fitting(DeepLFMSettings):
             if self.is_series_:
                 arrays = arrays.by_time().trimmed()
                 if not all(
-                    isinstance(model, NamedModel) or is_exact(model) for model in models.values()
+                    isinstance(model, NamedModel) or is_exact(model) or is_of_clocks(model)
+                    for model in models.values()
                 ):
                     arrays = arrays.most_recent(in_batches=self.batch_size is not None)
                 if not arrays.are_large:

@@ -23,7 +23,7 @@ from deeplfm.estimators.settings import with_parameters
 from deeplfm.estimators.targets import check_new_values
 from deeplfm.io.archive import Contents, Saved
 from deeplfm.kernels import compiled_kernels
-from deeplfm.statespace import StateSpaceLFM
+from deeplfm.statespace import ClocksLFM, StateSpaceLFM
 
 
 @with_parameters
@@ -78,7 +78,7 @@ class DeepLFMRegressor(Inspected, Fitting, Saved, RegressorMixin, MultiOutputMix
         members = [
             member
             for member in self.model_.members
-            if member.has_exact_output or isinstance(member, StateSpaceLFM)
+            if member.has_exact_output or isinstance(member, StateSpaceLFM | ClocksLFM)
         ]
         if not members:
             raise ConfigError(

@@ -24,7 +24,7 @@ from deeplfm.model import DeepLFM
 from deeplfm.randomness import generator_for
 from deeplfm.selection.average import ModelAverage
 from deeplfm.selection.candidate import Member
-from deeplfm.statespace import StateSpaceLFM
+from deeplfm.statespace import ClocksLFM, StateSpaceLFM
 
 OFFSET_CARRIERS = ("trend", "level")  # of which the first that there is includes the offset
 OFFSET = "mean"  # a component of its own where there is none of them
@@ -114,7 +114,7 @@ def member_moments(model: Member, name: str, x: Float[Tensor, "N P"]) -> dict[st
     A model that is no sum of terms (an autoregression, a nearest-neighbour process, a mixture density) is
     one component, under its own name.
     """
-    if isinstance(model, StateSpaceLFM):
+    if isinstance(model, StateSpaceLFM | ClocksLFM):
         return {term: _plain_pair(model.component_moments(x, term)) for term in model.components}
     parts = [
         _sum_of_terms(model, rows)

@@ -20,6 +20,7 @@ from deeplfm.model import DeepLFM
 from deeplfm.selection.average import ModelAverage
 from deeplfm.selection.record import Selection
 from deeplfm.statespace import StateSpaceLFM
+from deeplfm.statespace.clocks import SEASON, ClocksLFM
 
 
 def kind_of(model: ModelAverage, selection: Selection) -> str:
@@ -35,6 +36,8 @@ def kind_of(model: ModelAverage, selection: Selection) -> str:
     if len(names) > 1:
         return f"an ensemble of {len(names)} models"
     member = model.members[0]
+    if isinstance(member, ClocksLFM):
+        return "a DLFM"
     if type(member) is not DeepLFM:
         return f"the single model {names[0]!r}"
     return "a DLFM" if len(member.layers) > 1 else "an LFM"
@@ -64,6 +67,8 @@ def hidden_share(fitted: FittedModel, x: Float[Tensor, "N P"]) -> Float[Tensor, 
 
 def _hidden_terms(member: object, name: str) -> set[str]:
     """Names of the components that depend on hidden layers; a mixture density is one component."""
+    if isinstance(member, ClocksLFM):
+        return {SEASON}
     if not isinstance(member, DeepLFM):
         return set()
     if member.config.n_components:

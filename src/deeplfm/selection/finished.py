@@ -15,10 +15,17 @@ from deeplfm.io.archive import restore, tensors_under
 from deeplfm.io.storage import Contents
 from deeplfm.model import DeepLFM
 from deeplfm.selection.candidate import Candidate, FittedCandidate, Member, Score
-from deeplfm.statespace import SharedForcesLFM, StateSpaceConfig, StateSpaceLFM
+from deeplfm.statespace import (
+    ClocksConfig,
+    ClocksLFM,
+    SharedForcesLFM,
+    StateSpaceConfig,
+    StateSpaceLFM,
+)
 from deeplfm.training.schedule import History
 
-KINDS: dict[str, type] = {kind.__name__: kind for kind in (DeepLFM, StateSpaceLFM, SharedForcesLFM)}
+_KINDS = (DeepLFM, StateSpaceLFM, SharedForcesLFM, ClocksLFM)
+KINDS: dict[str, type] = {kind.__name__: kind for kind in _KINDS}
 Kind = TypeVar("Kind", bound=type)
 _ERRORS = {kind.__name__: kind for kind in (TrainingDivergedError, UnsuitableError)}
 
@@ -35,6 +42,8 @@ def describe_member(member: Member) -> dict[str, Any]:
     config: Any = arguments["config"]
     if isinstance(member, StateSpaceLFM):
         config = [item.to_dict() for item in config]
+    elif isinstance(member, ClocksLFM):
+        config = config.to_dict()
     else:
         config = configuration.to_dict(config)
     return {"kind": type(member).__name__, "arguments": arguments | {"config": config}}
@@ -46,6 +55,8 @@ def new_member(description: dict[str, Any]) -> Any:
     config: Any = arguments["config"]
     if issubclass(KINDS[description["kind"]], StateSpaceLFM):
         config = [StateSpaceConfig.from_dict(item) for item in config]
+    elif issubclass(KINDS[description["kind"]], ClocksLFM):
+        config = ClocksConfig.from_dict(config)
     else:
         config = configuration.from_dict(config)
     return KINDS[description["kind"]](**arguments | {"config": config})

@@ -17,6 +17,7 @@ from deeplfm.randomness import seed_for
 from deeplfm.selection.candidate import Candidate, Fit, FittedCandidate, Member, Score
 from deeplfm.selection.parallel import FAILURES
 from deeplfm.selection.split import Split, rows_to_initialise
+from deeplfm.statespace import ClocksLFM
 from deeplfm.training.distributed import world
 from deeplfm.training.interruption import stop_reason, stop_requested, time_left, within
 from deeplfm.training.loop import train
@@ -88,6 +89,10 @@ def set_train_data(model: Member, rows: RowSource, reach: float | None = None) -
     A :class:`DeepLFM` of a table keeps none, so none are read.
     """
     if reach is None and isinstance(model, DeepLFM):
+        return
+    if isinstance(model, ClocksLFM):  # follows the phases through all rows that it was built of
+        kept = rows_to_initialise(rows, is_series=True)
+        model.set_train_data(kept.x, kept.y, kept.weight, reach)
         return
     n_rows = len(rows)
     n_kept = min(n_rows, _MOST_TRAIN_ROWS)
@@ -205,5 +210,9 @@ def _trained_further(item: FittedCandidate, rows: RowSource, fit: Fit) -> tuple[
 
 def log_evidence(candidate: Candidate, rows: Rows) -> float:
     """Log evidence of a series under a candidate, or a bound of it where there are hidden layers."""
-    _, history = fit_candidate(candidate, rows, is_series=True, seed=0, progress=False, solve=False)
+    model, history = fit_candidate(
+        candidate, rows, is_series=True, seed=0, progress=False, solve=False
+    )
+    if isinstance(model, ClocksLFM):
+        return model.log_evidence
     return -history.loss[-1] * len(rows)

@@ -30,7 +30,7 @@ from deeplfm.statespace.config import PRIOR, Prior
 from deeplfm.training import Phase, Rows, Schedule
 
 if TYPE_CHECKING:
-    from deeplfm.statespace import StateSpaceLFM
+    from deeplfm.statespace import ClocksLFM, StateSpaceLFM
     from deeplfm.terms.sums import Sum
 
 LEAST_NOISE = 1e-6  # variance, in standardised units
@@ -152,7 +152,7 @@ class NamedModel(Declared):
         """How it is trained; None where it is complete once it is built."""
 
     @abstractmethod
-    def build(self, rows: Rows, context: BuildContext) -> DeepLFM:
+    def build(self, rows: Rows, context: BuildContext) -> DeepLFM | StateSpaceLFM | ClocksLFM:
         """A model with its starting values."""
 
 

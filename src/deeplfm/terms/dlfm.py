@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from deeplfm.errors import UnsuitableError
 from deeplfm.model import DeepLFM
+from deeplfm.statespace import ClocksLFM, StateSpaceLFM
 from deeplfm.terms.base import BuildContext, NamedModel, collapsed_schedule
 from deeplfm.terms.broad_band import BroadBand
 from deeplfm.terms.deep import Deep
@@ -21,7 +22,7 @@ class Dlfm(NamedModel):
     """Cycles on hidden clocks beside a level; without a cycle, the paper's hidden layers.
 
     Nothing beside the hidden layer can repeat a cycle, so that a forecast of one passes through it. Where
-    the rows have no cycle, or are too many for the search, hidden layers start from the spectrum.
+    the rows have no cycle, hidden layers start from the spectrum.
 
     Attributes:
         hidden: width of each hidden layer, where there is no cycle.
@@ -44,10 +45,10 @@ class Dlfm(NamedModel):
         """Full batches, the exact output weights solved in each step."""
         return collapsed_schedule(n_steps)
 
-    def build(self, rows: Rows, context: BuildContext) -> DeepLFM:
+    def build(self, rows: Rows, context: BuildContext) -> DeepLFM | StateSpaceLFM | ClocksLFM:
         """The first of the two sums that suits the rows."""
         clocks, deep = self.sums
         try:
-            return clocks.build_features(rows, context)
+            return clocks.build(rows, context)
         except UnsuitableError:
             return deep.build_features(rows, context)

@@ -11,7 +11,7 @@ import torch
 from deeplfm.config import BlockConfig, LayerConfig, ModelConfig
 from deeplfm.errors import ConfigError
 from deeplfm.model import DeepLFM
-from deeplfm.statespace import StateSpaceLFM
+from deeplfm.statespace import ClocksLFM, StateSpaceLFM
 from deeplfm.terms.base import (
     BlockPlan,
     BuildContext,
@@ -70,6 +70,15 @@ class Sum:
         return is_plain and not self.uses_features
 
     @property
+    def is_of_clocks(self) -> bool:
+        """Whether it is cycles on clocks, with or without a level: solved as a chain of knots."""
+        from deeplfm.terms.local_level import LocalLevel
+        from deeplfm.terms.warped_time import WarpedTime
+
+        kinds = {type(term) for term in self}
+        return WarpedTime in kinds <= {WarpedTime, LocalLevel} and not self.uses_features
+
+    @property
     def is_calibrated(self) -> bool:
         """Whether held-out rows calibrate it; in state-space form the evidence does."""
         return not self.is_markov
@@ -109,12 +118,17 @@ class Sum:
         """Full batches, the exact output weights solved in each step; None in state-space form."""
         return None if self.is_markov else collapsed_schedule(n_steps)
 
-    def build(self, rows: Rows, context: BuildContext) -> DeepLFM | StateSpaceLFM:
+    def build(self, rows: Rows, context: BuildContext) -> DeepLFM | StateSpaceLFM | ClocksLFM:
         """A model of these terms: fitted, in state-space form; or with starting values from the rows."""
         from deeplfm.terms.state_space import build_state_space
 
         if self.is_markov:
             return build_state_space(self.terms, rows, context)
+        if self.is_of_clocks and rows.x.shape[1] == 1:
+            from deeplfm.terms.warped_chain import build_clocks
+
+            n_clocks = max(getattr(term, "n_clocks", 1) for term in self)
+            return build_clocks(rows, n_clocks, context.seed)
         return self.build_features(rows, context)
 
     def build_features(self, rows: Rows, context: BuildContext) -> DeepLFM:

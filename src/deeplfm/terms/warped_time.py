@@ -46,8 +46,11 @@ class WarpedTime(Term):
     The rate r is an Ornstein–Uhlenbeck process, so that a forecast keeps the recent pace. The hidden
     layer has one unit for each clock, its phase; outputs of one cycle share a clock. The output layer has
     the harmonics of the phases, and of their sums and differences where one cycle modulates another. The
-    phases are found before training and stay: q(W) of the hidden layer is their Gaussian posterior. Their
-    variance grows beyond the rows, so that a forecast loses its high harmonics first.
+    variance of a phase grows beyond the rows, so that a forecast loses its high harmonics first.
+
+    Alone, or beside a level, the phases are a Markov process at knots, solved together with all
+    shapes in a time that is linear in the rows; a clock may skip. Beside other terms, phases are sums of
+    waves that are found before training and stay, in up to 5000 rows.
 
     Attributes:
         term: the season; only its default is possible now, the period is found with the phase.
@@ -78,7 +81,10 @@ class WarpedTime(Term):
         """Find the clocks, and the shapes of all outputs on them; take the cycles out of the rows."""
         refuse_shared(self, context)
         if len(rows) > _MOST_ROWS:
-            raise UnsuitableError(f"at most {_MOST_ROWS} rows; there are {len(rows)}")
+            raise UnsuitableError(
+                f"at most {_MOST_ROWS} rows where it stands beside other terms than a level; "
+                f"there are {len(rows)}"
+            )
         found = find_cycles(all_series(rows), self.n_clocks)
         if found is None:
             raise UnsuitableError("a cycle that repeats, of six rows at least, in one output")

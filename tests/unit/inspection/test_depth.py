@@ -19,7 +19,8 @@ def test_a_model_without_hidden_layers_has_no_share() -> None:
 
 
 def test_a_model_that_is_all_hidden_has_all() -> None:
-    assert fitted("warped").hidden_share(TIME)["y"] == 1
+    """But for the level, which is found with the phases and is small here."""
+    assert fitted("warped").hidden_share(TIME)["y"] > 0.99
 
 
 def test_the_share_is_that_of_the_variances_of_both_parts() -> None:

@@ -18,7 +18,7 @@ def test_a_cycle_is_forecast_through_the_hidden_layer() -> None:
     rng = np.random.default_rng(0)
     values = np.exp(2 * np.cos(2 * np.pi * TIME / 21)) + 0.05 * rng.normal(size=len(TIME))
     model = DeepLFMRegressor("dlfm", n_steps=20, progress=False).fit(TIME[:180], values[:180])
-    assert names(model) == ["warped season", "level"]
+    assert model.model_.members[0].components == ["warped season", "level"]
     ahead = TIME[180:]
     error = np.mean((model.predict(ahead) - values[180:]) ** 2) / np.var(values[180:])
     assert error < 0.02

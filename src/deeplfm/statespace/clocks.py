@@ -1,0 +1,300 @@
+"""A model of cycles on clocks whose rate varies: predictions, components and draws at any times."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from deeplfm.errors import ConfigError
+from deeplfm.likelihoods import Gaussian
+from deeplfm.predictive.mixture import Predictive
+from deeplfm.randomness import numpy_for
+from deeplfm.statespace.clock_paths import extended, jumps_ahead, noise_at, series_of
+from deeplfm.statespace.clocks_config import ClocksConfig
+from deeplfm.statespace.phase_fit import Fitted, track, with_jumps
+from deeplfm.statespace.phase_solve import SKIP, Grid, Posterior, Priors, State, linearise, solve
+from deeplfm.statespace.phases import Array, Clock, design
+
+SEASON, LEVEL = "warped season", "level"
+_MOST_PATHS, _FEWEST_PATHS, _VALUES = 256, 16, 500_000  # drawn for a prediction
+_AT_ONCE = 16  # paths
+MOST_TO_SAMPLE = 5000  # rows, beyond which they determine the clocks
+_APART = 4  # steps between skips that are not one
+_FUNCTION = 1e-12  # variance of one path
+
+
+class ClocksLFM(nn.Module):
+    r"""Deep latent force model whose hidden layer is the phases of clocks that do not keep time.
+
+    The rates of the clocks are responses of first-order systems to white noise, and the levels of the
+    outputs those of damped oscillators. Phases, shapes and levels have a joint Gaussian posterior
+    (Laplace), from which predictions draw whole paths.
+
+    Args:
+        config: what the evidence chose.
+        n_rows, n_knots: rows that it keeps, and knots of the phases.
+    """
+
+    x: Tensor
+    y: Tensor
+    row_weight: Tensor
+    knots: Tensor
+    border: Tensor
+    jumps: Tensor
+
+    def __init__(self, config: ClocksConfig, n_rows: int = 0, n_knots: int = 0) -> None:
+        super().__init__()
+        self.config, n_outputs, double = config, len(config.shapes), torch.float64
+        size = 2 * (len(config.clocks) + n_outputs)
+        n_border = sum(len(shape.prior) for shape in config.shapes) + len(config.clocks)
+        sizes = {
+            "x": (n_rows, 1),
+            "y": (n_rows, n_outputs),
+            "row_weight": (n_rows,),
+            "knots": (n_knots * size,),
+            "border": (n_border,),
+            "jumps": (max(n_knots - 1, 0), len(config.clocks)),
+        }
+        for name, shape in sizes.items():
+            self.register_buffer(name, torch.zeros(shape, dtype=double))
+        self.likelihood = Gaussian(1, n_outputs).double()
+        self._known: Fitted | None = None
+
+    @classmethod
+    def of(
+        cls,
+        fitted: Fitted,
+        x: Tensor,
+        y: Tensor,
+        weight: Tensor,
+        samples: tuple[tuple[Clock, ...], ...] = (),
+    ) -> Self:
+        """The model of a fit to some rows."""
+        grid, priors = fitted.grid, fitted.priors
+        model = cls(ClocksConfig(priors.clocks, priors.shapes, grid.begin, grid.width, samples))
+        model._keep(x, y, weight)
+        model._write(fitted)
+        return model
+
+    @property
+    def constructor_arguments(self) -> dict[str, Any]:
+        """Arguments that make the same model, before its tensors are loaded."""
+        n_knots = len(self.jumps) + 1 if len(self.knots) else 0
+        return {"config": self.config, "n_rows": len(self.x), "n_knots": n_knots}
+
+    @property
+    def temperature(self) -> None:
+        """None: rows count in full."""
+        return None
+
+    @property
+    def has_exact_output(self) -> bool:
+        """False: the rows are kept, not sums over them."""
+        return False
+
+    def statistics(
+        self,
+        x: Float[Tensor, "N P"],
+        y: Float[Tensor, "N D"],
+        row_weight: Float[Tensor, " N"] | None = None,
+    ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
+        """Refused: there are no sums over rows."""
+        raise ConfigError("statistics: a model of clocks keeps its rows. Use condition_on.")
+
+    def solve(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
+        """Refused: there are no sums over rows."""
+        raise ConfigError("solve: a model of clocks keeps its rows. Use set_train_data.")
+
+    @torch.no_grad()
+    def set_train_data(
+        self,
+        x: Float[Tensor, "N P"],
+        y: Float[Tensor, "N D"],
+        row_weight: Float[Tensor, " N"] | None = None,
+        reach: float | None = None,
+    ) -> None:
+        """Keep rows from the first knot on, and follow the phases.
+
+        ``reach`` is that of :class:`Likelihood`.
+        """
+        is_late = x[:, 0] >= self.config.begin - 1e-9
+        row_weight = x.new_ones(len(x)) if row_weight is None else row_weight
+        x, y, row_weight = x[is_late], y[is_late], row_weight[is_late]
+        if reach is not None:
+            self.likelihood.set_support(x, y, reach)
+        old = (self.x, self.y, self.row_weight)
+        self._keep(x, y, row_weight)
+        new = (self.x, self.y, self.row_weight)
+        if all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(old, new, strict=True)):
+            return
+        grid, state = self._grid(float(self.x[-1, 0])), self._state()
+        state = extended(grid, self.config.priors, state)
+        fitted = track(grid, self.config.priors, state, learn=False)
+        fitted = track(grid, fitted.priors, with_jumps(fitted), learn=False)
+        self._write(fitted)
+
+    def condition_on(
+        self,
+        x: Float[Tensor, "N P"],
+        y: Float[Tensor, "N D"],
+        row_weight: Float[Tensor, " N"] | None = None,
+    ) -> None:
+        """Take in further rows; the parameters stay as they are."""
+        weight = x.new_ones(len(x)) if row_weight is None else row_weight
+        pairs = ((self.x, x), (self.y, y), (self.row_weight, weight))
+        rows = [torch.cat([old, new.to(old)]) for old, new in pairs]
+        self.set_train_data(rows[0], rows[1], rows[2])
+        self.likelihood.extend_support(x, y)
+
+    def is_active(self, x: Float[Tensor, "N P"]) -> Bool[Tensor, " N"]:
+        """At every row."""
+        return torch.ones(len(x), dtype=torch.bool, device=x.device)
+
+    @torch.no_grad()
+    def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:
+        """Predictive distribution: one component for each path of the phases."""
+        n_paths = int(np.clip(_VALUES // max(1, len(x)), _FEWEST_PATHS, _MOST_PATHS))
+        season, level = self._paths(x, n_paths, 0)
+        moved, share = self._noise_at(x)
+        mean = season + level + moved
+        noise = torch.tensor([shape.noise for shape in self.config.shapes], dtype=torch.float64)
+        inflated = self.likelihood.inflation ** self.likelihood.remoteness(x)
+        weight = mean.new_full((n_paths, 1, mean.shape[-1]), 1 / n_paths)
+        return Predictive(
+            mean.to(x),
+            torch.full_like(mean, _FUNCTION).to(x),
+            (noise * share * inflated).expand_as(mean).to(x),
+            weight.to(x),
+            lambda n, seed: self.draw(x, n, seed),
+        )
+
+    @torch.no_grad()
+    def draw(self, x: Float[Tensor, "N P"], n_draws: int, seed: int) -> Float[Tensor, "S N D"]:
+        """Whole functions, each on a path of the phases."""
+        season, level = self._paths(x, n_draws, seed)
+        return (season + level + self._noise_at(x)[0]).to(x)
+
+    @property
+    def components(self) -> list[str]:
+        """Names of the components."""
+        return [SEASON, LEVEL]
+
+    @torch.no_grad()
+    def component_moments(
+        self, x: Float[Tensor, "N P"], component: str
+    ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
+        """Mean and variance of one component over paths."""
+        n_paths = int(np.clip(_VALUES // max(1, len(x)), _FEWEST_PATHS, _MOST_PATHS))
+        part = self._paths(x, n_paths, 0)[self.components.index(component)].to(x)
+        return part.mean(0), part.var(0, correction=0)
+
+    @property
+    def log_evidence(self) -> float:
+        """Log density of the known values (Laplace)."""
+        return self.fitted.evidence
+
+    @property
+    def fitted(self) -> Fitted:
+        """The posterior of the rows that are kept."""
+        if self._known is None:
+            grid, state = self._grid(), self._state()
+            priors = self.config.priors
+            local = linearise(grid, priors, state)
+            self._known = Fitted(
+                grid, priors, state, local, solve(grid, priors, local, state.jumps)
+            )
+        return self._known
+
+    def _keep(self, x: Tensor, y: Tensor, weight: Tensor) -> None:
+        order = x[:, 0].argsort(stable=True)
+        self.x, self.y = x[order].to(self.x), y[order].to(self.y)
+        self.row_weight = weight[order].to(self.row_weight)
+        self._known = None
+
+    def _write(self, fitted: Fitted) -> None:
+        state = fitted.state
+        self.knots = torch.as_tensor(state.knots.copy())
+        self.border = torch.as_tensor(np.concatenate([*state.weights, state.frequency]))
+        self.jumps = torch.as_tensor(state.jumps.copy())
+        self._known = fitted
+
+    def _grid(self, until: float | None = None) -> Grid:
+        """The knots of the rows, and more where they are to reach further."""
+        count, config = len(self.jumps) + 1, self.config
+        if until is not None:
+            count = max(count, int(np.ceil((until - config.begin) / config.width)) + 1)
+        return Grid(series_of(self.x, self.y, self.row_weight), config.begin, config.width, count)
+
+    def _state(self) -> State:
+        ends = np.cumsum([len(shape.prior) for shape in self.config.shapes])
+        parts = np.split(self.border.cpu().numpy(), ends)
+        knots, jumps = self.knots.cpu().numpy(), self.jumps.cpu().numpy()
+        return State(knots, tuple(parts[:-1]), parts[-1], jumps)
+
+    def _paths(self, x: Tensor, n_paths: int, seed: int) -> tuple[Tensor, Tensor]:
+        """Season and level on paths drawn from the posterior, ``S N D`` each."""
+        time = np.maximum(x[:, 0].double().cpu().numpy(), self.config.begin)
+        generator = numpy_for(seed, "draw")
+        samples = self.config.samples if len(self.x) <= MOST_TO_SAMPLE else ()
+        samples = samples or (self.config.clocks,)
+        found = []
+        for index, clocks in enumerate(samples):
+            own = len(range(index, n_paths, len(samples)))
+            if own:
+                priors = replace(self.config.priors, clocks=clocks)
+                found.append(self._paths_of(priors, time, own, generator))
+        season, level = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return torch.as_tensor(season), torch.as_tensor(level)
+
+    def _posterior(self, priors: Priors, until: float) -> tuple[Grid, Posterior]:
+        """Of the phases under some priors, on a grid that reaches far enough."""
+        grid = self._grid(until)
+        if grid.count == len(self.jumps) + 1 and priors.clocks == self.config.clocks:
+            return grid, self.fitted.posterior
+        state = extended(grid, priors, self.fitted.state)
+        return grid, solve(grid, priors, linearise(grid, priors, state), state.jumps)
+
+    def _paths_of(
+        self, priors: Priors, time: Array, n_paths: int, generator: np.random.Generator
+    ) -> tuple[Array, Array]:
+        grid, posterior = self._posterior(priors, float(time.max()))
+        laws = grid.knots(priors)
+        columns = [laws.columns(time, index) for index in range(len(laws.processes))]
+        n_clocks, n_outputs = len(priors.clocks), len(priors.shapes)
+        season = np.empty((n_paths, len(time), n_outputs))
+        level = np.empty_like(season)
+        center = np.concatenate([*posterior.state.weights, posterior.state.frequency])
+        ends = np.cumsum([len(shape.prior) for shape in priors.shapes])
+        ahead = np.maximum(time - (grid.begin + grid.width * len(self.jumps)), 0.0)
+        hazard = self._hazard()
+        for first in range(0, n_paths, _AT_ONCE):
+            border, knots = posterior.draw(generator, min(_AT_ONCE, n_paths - first))
+            border, knots = border + center[:, None], knots + posterior.state.knots[:, None]
+            moved = [column @ knots for column in columns]  # N S
+            for s in range(border.shape[1]):
+                weights = np.split(border[:, s], ends)
+                phase = np.multiply.outer(time - grid.begin, weights[-1])
+                for c in range(n_clocks):
+                    phase[:, c] += moved[c][:, s] + jumps_ahead(ahead, hazard[c], generator)
+                for d, shape in enumerate(priors.shapes):
+                    basis = design(phase, shape.orders)[0]
+                    season[first + s, :, d] = basis[:, :-1] @ weights[d][:-1]
+                    level[first + s, :, d] = weights[d][-1] + moved[n_clocks + d][:, s]
+        return season, level
+
+    def _hazard(self) -> Array:
+        """Skips of each clock in a unit of time, as many as were seen."""
+        is_skip = torch.nn.functional.pad((self.jumps > SKIP**2).T.double(), (_APART, 0))
+        before = is_skip.unfold(1, _APART, 1)[:, :-1].amax(-1) if len(self.jumps) else is_skip
+        n_skips = ((is_skip[:, _APART:] > 0) & (before == 0)).sum(1).numpy()
+        return np.asarray(n_skips / (self.config.width * max(1, len(self.jumps))))
+
+    def _noise_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Noise near known rows: its mean, and the share of its variance that is left."""
+        mean, share = noise_at(self.fitted, x[:, 0].double().cpu().numpy())
+        return torch.as_tensor(mean), torch.as_tensor(share)

@@ -1,0 +1,67 @@
+"""Declaration of a model of clocks: plain data that can be written to JSON and read back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from deeplfm.statespace.phase_solve import Priors
+from deeplfm.statespace.phases import Clock, Shape
+
+
+@dataclass(frozen=True)
+class ClocksConfig:
+    """Clocks, shapes of all outputs, and the grid of knots.
+
+    Attributes:
+        clocks: priors of the phases.
+        shapes: one for each output.
+        begin, width: of the grid of knots.
+        samples: priors of the clocks drawn from their posterior, over which predictions are averaged.
+    """
+
+    clocks: tuple[Clock, ...]
+    shapes: tuple[Shape, ...]
+    begin: float
+    width: float
+    samples: tuple[tuple[Clock, ...], ...] = ()
+
+    @property
+    def priors(self) -> Priors:
+        """Clocks and shapes."""
+        return Priors(self.clocks, self.shapes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The declaration as plain data."""
+        shapes = [
+            asdict(shape) | {"orders": shape.orders.tolist(), "variance": shape.variance.tolist()}
+            for shape in self.shapes
+        ]
+        return {
+            "clocks": [asdict(clock) for clock in self.clocks],
+            "shapes": shapes,
+            "begin": self.begin,
+            "width": self.width,
+            "samples": [[asdict(clock) for clock in clocks] for clocks in self.samples],
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The declaration that :meth:`to_dict` wrote."""
+        clocks = tuple(Clock(**item) for item in data["clocks"])
+        shapes = tuple(
+            Shape(
+                **item
+                | {
+                    "orders": np.array(item["orders"], dtype=np.int64).reshape(-1, len(clocks)),
+                    "variance": np.array(item["variance"]),
+                }
+            )
+            for item in data["shapes"]
+        )
+        samples = tuple(
+            tuple(Clock(**item) for item in sample) for sample in data.get("samples", ())
+        )
+        return cls(clocks, shapes, data["begin"], data["width"], samples)
