@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from deeplfm.training.conditioning import condition
 
 from deeplfm.model import DeepLFM
 from deeplfm.objective import Batch, collapsed
 from deeplfm.terms import BroadBand, BuildContext, SharedForces, Sum
 from deeplfm.training import Rows
 from deeplfm.training.parameter_spread import set_parameter_spread
+from deeplfm.training.rows import condition
 
 
 def fitted() -> tuple[DeepLFM, Rows]:

@@ -57,7 +57,7 @@ def toy() -> Experiment:
             "Errors of these test rows were seen while clocks were designed: the row of DLFM is no blind "
             "test.",
             "DLFM: intervals are calibrated on the last quarter of the training rows. The 1.5 cycles "
-            "before it are few to predict it by; coverage ahead is 73 to 87 %.",
+            "before it are few to predict it by; coverage ahead is 77 to 82 %.",
         ),
         drawn=("GP", "DGP-EQ", "DLFM"),
     )
