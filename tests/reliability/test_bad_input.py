@@ -195,9 +195,8 @@ HORIZONS = {
     "negative horizon": Case([*FORECAST, "--horizon", "-5"], ["--horizon", "-5", "1"]),
     "zero horizon": Case([*FORECAST, "--horizon", "0"], ["--horizon", "0", "1"]),
     "horizon and until": Case(
-        [*FORECAST, "--horizon", "3", "--until", "30"], ["--horizon", "--until", "give one"]
+        [*FORECAST, "--horizon", "3", "--until", "30"], ["--horizon", "--until", "give only one"]
     ),
-    "neither horizon nor until": Case(FORECAST, ["--horizon", "--until", "--times"]),
     "until in the past": Case([*FORECAST, "--until", "3"], ["until", "3", "later"]),
     "until that is no time": Case([*FORECAST, "--until", "soon"], ["until", "'soon'", "numbers"]),
     "until of another kind": Case([*FORECAST, "--until", "2024-03-01"], ["until", "2024-03-01"]),

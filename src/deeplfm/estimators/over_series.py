@@ -197,7 +197,7 @@ class OverSeries(DeepLFMSettings):
         with reading(path, cls):
             model = cls(**restored_parameters(description["parameters"]))
             named = description[PARTS]
-            folder = Path(path) / Path(named["folder"]).name
+            folder = Path(path).resolve() / Path(named["folder"]).name
             parts: list[bytes | Path] = [folder / Path(name).name for name in named["files"]]
             model.panel_ = Panel.restored(description["panel"], parts)
         return model

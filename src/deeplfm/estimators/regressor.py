@@ -27,7 +27,7 @@ from deeplfm.statespace import ClocksLFM, StateSpaceLFM
 
 
 @with_parameters
-class DeepLFMRegressor(Inspected, Fitting, Saved, RegressorMixin, MultiOutputMixin):
+class DeepLFMRegressor(Inspected, RegressorMixin, MultiOutputMixin, Fitting, Saved):
     """Deep latent force model for a series (one input: time) or a table (several inputs).
 
     Predictions have the form of the inputs: arrays for arrays; for a frame of rows, where the targets

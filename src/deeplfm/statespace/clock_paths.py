@@ -9,7 +9,7 @@ from torch import Tensor
 
 from deeplfm.statespace.phase_fit import Fitted
 from deeplfm.statespace.phase_solve import Grid, Priors, State
-from deeplfm.statespace.phases import JITTER, Array, Series
+from deeplfm.statespace.phases import JITTER, Array, Knots, Series
 
 
 def series_of(x: Tensor, y: Tensor, weight: Tensor) -> list[Series]:
@@ -42,19 +42,38 @@ def extended(grid: Grid, priors: Priors, state: State) -> State:
     )
 
 
+def beyond(laws: Knots, knots: Array, n_more: int, generator: np.random.Generator) -> Array:
+    """Paths, one in each column, that go on after their last knot as the processes do.
+
+    The deviates of a knot do not depend on how many follow.
+    """
+    if n_more == 0:
+        return knots
+    size, n_paths = laws.size, knots.shape[1]
+    noise = generator.standard_normal((n_more, size, n_paths))
+    found = np.empty((n_more, size, n_paths))
+    step = np.array([laws.width])
+    for index, law in enumerate(laws.processes):
+        some = slice(2 * index, 2 * index + 2)
+        kept, gained = law.transition(step)[0], law.innovation(step)[0]
+        values, vectors = np.linalg.eigh(gained)
+        moved = (vectors * np.sqrt(np.maximum(values, 0.0))) @ noise[:, some]
+        pair = knots[-size:][some]
+        for place in range(n_more):
+            pair = kept @ pair + moved[place]
+            found[place, some] = pair
+    return np.concatenate([knots, found.reshape(-1, n_paths)])
+
+
 def jumps_ahead(ahead: Array, hazard: float, generator: np.random.Generator) -> Array:
     """Skips after the last row, to anywhere in the cycle."""
-    reach = float(ahead.max(initial=0.0))
-    if hazard == 0 or reach == 0:
-        return np.zeros_like(ahead)
-    n_skips = generator.poisson(hazard * reach)
     moved = np.zeros_like(ahead)
-    for at, size in zip(
-        generator.uniform(0, reach, n_skips),
-        generator.uniform(0, 2 * np.pi, n_skips),
-        strict=True,
-    ):
-        moved += size * (ahead > at)
+    if hazard == 0:
+        return moved
+    at, reach = generator.exponential(1 / hazard), float(ahead.max(initial=0.0))
+    while at < reach:
+        moved += generator.uniform(0, 2 * np.pi) * (ahead > at)
+        at += generator.exponential(1 / hazard)
     return moved
 
 

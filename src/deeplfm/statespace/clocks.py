@@ -14,14 +14,14 @@ from deeplfm.errors import ConfigError
 from deeplfm.likelihoods import Gaussian
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import numpy_for
-from deeplfm.statespace.clock_paths import extended, jumps_ahead, noise_at, series_of
+from deeplfm.statespace.clock_paths import beyond, extended, jumps_ahead, noise_at, series_of
 from deeplfm.statespace.clocks_config import ClocksConfig
 from deeplfm.statespace.phase_fit import Fitted, track, with_jumps
 from deeplfm.statespace.phase_solve import SKIP, Grid, Posterior, Priors, State, linearise, solve
 from deeplfm.statespace.phases import Array, Clock, design
 
 SEASON, LEVEL = "warped season", "level"
-_MOST_PATHS, _FEWEST_PATHS, _VALUES = 256, 16, 500_000  # drawn for a prediction
+_N_PATHS = 256  # drawn for a prediction
 _AT_ONCE = 16  # paths
 MOST_TO_SAMPLE = 5000  # rows, beyond which they determine the clocks
 _APART = 4  # steps between skips that are not one
@@ -158,16 +158,15 @@ class ClocksLFM(nn.Module):
     @torch.no_grad()
     def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:
         """Predictive distribution: one component for each path of the phases."""
-        n_paths = int(np.clip(_VALUES // max(1, len(x)), _FEWEST_PATHS, _MOST_PATHS))
-        season, level = self._paths(x, n_paths, 0)
+        season, level = self._paths(x, _N_PATHS, 0)
         moved, share = self._noise_at(x)
         mean = season + level + moved
         noise = torch.tensor([shape.noise for shape in self.config.shapes], dtype=torch.float64)
         inflated = self.likelihood.inflation ** self.likelihood.remoteness(x)
-        weight = mean.new_full((n_paths, 1, mean.shape[-1]), 1 / n_paths)
+        weight = mean.new_full((_N_PATHS, 1, mean.shape[-1]), 1 / _N_PATHS)
         return Predictive(
             mean.to(x),
-            torch.full_like(mean, _FUNCTION).to(x),
+            mean.new_full((), _FUNCTION).expand_as(mean).to(x),
             (noise * share * inflated).expand_as(mean).to(x),
             weight.to(x),
             lambda n, seed: self.draw(x, n, seed),
@@ -189,8 +188,7 @@ class ClocksLFM(nn.Module):
         self, x: Float[Tensor, "N P"], component: str
     ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
         """Mean and variance of one component over paths."""
-        n_paths = int(np.clip(_VALUES // max(1, len(x)), _FEWEST_PATHS, _MOST_PATHS))
-        part = self._paths(x, n_paths, 0)[self.components.index(component)].to(x)
+        part = self._paths(x, _N_PATHS, 0)[self.components.index(component)].to(x)
         return part.mean(0), part.var(0, correction=0)
 
     @property
@@ -251,36 +249,41 @@ class ClocksLFM(nn.Module):
         season, level = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return torch.as_tensor(season), torch.as_tensor(level)
 
-    def _posterior(self, priors: Priors, until: float) -> tuple[Grid, Posterior]:
-        """Of the phases under some priors, on a grid that reaches far enough."""
-        grid = self._grid(until)
-        if grid.count == len(self.jumps) + 1 and priors.clocks == self.config.clocks:
+    def _posterior(self, priors: Priors) -> tuple[Grid, Posterior]:
+        """Of the phases under some priors, at the knots of the rows."""
+        grid, state = self._grid(), self.fitted.state
+        if priors.clocks == self.config.clocks:
             return grid, self.fitted.posterior
-        state = extended(grid, priors, self.fitted.state)
         return grid, solve(grid, priors, linearise(grid, priors, state), state.jumps)
 
     def _paths_of(
         self, priors: Priors, time: Array, n_paths: int, generator: np.random.Generator
     ) -> tuple[Array, Array]:
-        grid, posterior = self._posterior(priors, float(time.max()))
-        laws = grid.knots(priors)
+        """A prediction is a function of its row alone: what is asked for besides changes no path."""
+        grid, posterior = self._posterior(priors)
+        end = grid.begin + grid.width * (grid.count - 1)
+        n_more = max(0, int(np.ceil((float(time.max()) - end) / grid.width)))
+        longer = Grid(grid.series, grid.begin, grid.width, grid.count + n_more)
+        laws = longer.knots(priors)
         columns = [laws.columns(time, index) for index in range(len(laws.processes))]
         n_clocks, n_outputs = len(priors.clocks), len(priors.shapes)
         season = np.empty((n_paths, len(time), n_outputs))
         level = np.empty_like(season)
         center = np.concatenate([*posterior.state.weights, posterior.state.frequency])
         ends = np.cumsum([len(shape.prior) for shape in priors.shapes])
-        ahead = np.maximum(time - (grid.begin + grid.width * len(self.jumps)), 0.0)
+        ahead = np.maximum(time - end, 0.0)
         hazard = self._hazard()
         for first in range(0, n_paths, _AT_ONCE):
             border, knots = posterior.draw(generator, min(_AT_ONCE, n_paths - first))
             border, knots = border + center[:, None], knots + posterior.state.knots[:, None]
+            later = generator.spawn(1)[0]
+            knots = beyond(laws, knots, n_more, later)
             moved = [column @ knots for column in columns]  # N S
             for s in range(border.shape[1]):
                 weights = np.split(border[:, s], ends)
                 phase = np.multiply.outer(time - grid.begin, weights[-1])
                 for c in range(n_clocks):
-                    phase[:, c] += moved[c][:, s] + jumps_ahead(ahead, hazard[c], generator)
+                    phase[:, c] += moved[c][:, s] + jumps_ahead(ahead, hazard[c], later.spawn(1)[0])
                 for d, shape in enumerate(priors.shapes):
                     basis = design(phase, shape.orders)[0]
                     season[first + s, :, d] = basis[:, :-1] @ weights[d][:-1]

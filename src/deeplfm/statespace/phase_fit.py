@@ -20,6 +20,7 @@ from deeplfm.statespace.phase_solve import (
 )
 from deeplfm.statespace.phases import Array, Clock, Shape
 
+_FEWEST_ROWS = 3  # of an output, which tell about its noise
 _SHORTEST_STEP = 2e-3  # radians; after a shorter one the search ends
 _LEAST_VARIANCE = 1e-8  # of a weight
 _BOUNDS = {  # of the parameters that the evidence chooses, in log; times in units of a knot's width
@@ -130,6 +131,9 @@ def with_noise_of_residuals(fitted: Fitted) -> Fitted:
     """Variance and correlation time of the noise as the residuals suggest."""
     shapes = []
     for shape, local in zip(fitted.priors.shapes, fitted.local, strict=True):
+        if len(local.residual) < _FEWEST_ROWS:
+            shapes.append(shape)
+            continue
         used = min(2 * len(shape.orders) + 1, len(local.residual) // 2)
         square = float(local.residual @ local.residual)
         variance = max(square / (len(local.residual) - used), 1e-6)

@@ -113,8 +113,10 @@ class Local:
         if colour not in self._sums:
             if len(self._sums) > 6:
                 self._sums.clear()
-            whiten, log_determinant = whitening(self.steps, colour)
-            whiten = whiten @ sp.diags(np.sqrt(self.weight))
+            whiten, log_determinant = sp.csr_matrix((0, 0)), 0.0
+            if len(self.weight):
+                whiten, log_determinant = whitening(self.steps, colour)
+                whiten = whiten @ sp.diags(np.sqrt(self.weight))
             log_determinant -= float(np.log(self.weight).sum())
             knots, border, target = (
                 whiten @ item for item in (self.by_knots, self.by_border, self.target)
@@ -135,7 +137,7 @@ class Local:
 def whitening(steps: Array, colour: float) -> tuple[sp.csr_matrix, float]:
     """T with T C Tᵀ = I for C of an Ornstein–Uhlenbeck process of variance one; and log |C|."""
     n_rows = len(steps) + 1
-    if colour == 0:
+    if colour == 0 or not len(steps):
         return sp.identity(n_rows, format="csr"), 0.0
     kept = np.exp(-steps / colour)
     left = np.sqrt(-np.expm1(-2 * steps / colour))

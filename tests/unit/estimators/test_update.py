@@ -49,7 +49,7 @@ def conditioned(
         ("sinusoids + broadband", WAVES[:, 0], None),
         ("sinusoids + broadband", WAVES, WEIGHT),
         ("sinusoids + broadband", GAPS, None),
-        ("dlfm", GAPS, WEIGHT),
+        ("warped + broadband", GAPS, WEIGHT),
         ("lfm", WAVES[:, 0], None),
         ("lfm", WAVES, None),
         ("lfm", GAPS, WEIGHT),
