@@ -20,7 +20,7 @@ from deeplfm.statespace.phase_solve import (
 )
 from deeplfm.statespace.phases import Array, Clock, Shape
 
-_FEWEST_ROWS = 3  # of an output, which tell about its noise
+_FEWEST_ROWS = 3  # of an output, by which its noise is known
 _SHORTEST_STEP = 2e-3  # radians; after a shorter one the search ends
 _LEAST_VARIANCE = 1e-8  # of a weight
 _BOUNDS = {  # of the parameters that the evidence chooses, in log; times in units of a knot's width
