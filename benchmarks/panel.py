@@ -177,7 +177,7 @@ def cluster(name: str, kill: bool, state: Path) -> Iterator[None]:
         ours = {os.getpid()}
         for _ in range(5):
             ours |= {int(pid) for pid, parent, _ in rows if int(parent) in ours}
-        return [int(pid) for pid, _, text in rows if int(pid) in ours and "PoolActor" in text]
+        return [int(pid) for pid, _, text in rows if int(pid) in ours and "ray::_called" in text]
 
     if kill:
         threading.Thread(target=killer, args=(of_ray,), daemon=True).start()

@@ -30,7 +30,6 @@ Work = Callable[[Any], Any]
 BACKENDS = ("loky", "dask", "ray")
 _WATCH_SECONDS = 0.5
 _N_POOLS = 3  # that may lose a worker before each task that is left gets a pool of its own
-_PER_WORKER = 4  # tasks at a time, where results do not come one by one
 
 _backend: ContextVar[str] = ContextVar("backend", default="loky")
 
@@ -84,14 +83,29 @@ def calls_in_pool(work: Work, tasks: Iterator[Any], n_jobs: int) -> Iterator[Any
     options = {"inner_max_num_threads": threads} if name == "loky" else {}
     try:
         with parallel_config(name, n_jobs=n_jobs, **options):
-            if name != "ray":
-                pool = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=n_jobs)
-                yield from pool(delayed(work)(task) for task in tasks)
+            if name == "ray":
+                yield from _by_ray(work, tasks, n_jobs)
                 return
-            while some := list(islice(tasks, _PER_WORKER * n_jobs)):
-                yield from Parallel(batch_size=1)(delayed(work)(task) for task in some)
+            pool = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=n_jobs)
+            yield from pool(delayed(work)(task) for task in tasks)
     except _losses(name) as error:
         raise LostWorkerError(str(error)) from error
+
+
+def _by_ray(work: Work, tasks: Iterator[Any], n_jobs: int) -> Iterator[Any]:
+    """Results by tasks of Ray, which are tried again where a worker is lost; a pool would wait for it."""
+    import ray
+
+    call = ray.remote(max_retries=_N_POOLS)(_called)
+    running = [call.remote(work, task) for task in islice(tasks, n_jobs)]
+    while running:
+        done, running = ray.wait(running, num_returns=1)
+        yield ray.get(done[0])
+        running += [call.remote(work, task) for task in islice(tasks, 1)]
+
+
+def _called(work: Work, task: Any) -> Any:
+    return work(task)
 
 
 def as_finished(
