@@ -7,15 +7,15 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from jaxtyping import Float
+from torch import Tensor
 
-from deeplfm.errors import ConfigError
 from deeplfm.likelihoods import Gaussian
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import numpy_for
 from deeplfm.statespace.clock_paths import beyond, extended, jumps_ahead, noise_at, series_of
 from deeplfm.statespace.clocks_config import ClocksConfig
+from deeplfm.statespace.model import KeptRows
 from deeplfm.statespace.phase_fit import Fitted, track, with_jumps
 from deeplfm.statespace.phase_solve import SKIP, Grid, Posterior, Priors, State, linearise, solve
 from deeplfm.statespace.phases import Array, Clock, design
@@ -28,7 +28,7 @@ _APART = 4  # steps between skips that are not one
 _FUNCTION = 1e-12  # variance of one path
 
 
-class ClocksLFM(nn.Module):
+class ClocksLFM(KeptRows):
     r"""Deep latent force model whose hidden layer is the phases of clocks that do not keep time.
 
     The rates of the clocks are responses of first-order systems to white noise, and the levels of the
@@ -87,29 +87,6 @@ class ClocksLFM(nn.Module):
         n_knots = len(self.jumps) + 1 if len(self.knots) else 0
         return {"config": self.config, "n_rows": len(self.x), "n_knots": n_knots}
 
-    @property
-    def temperature(self) -> None:
-        """None: rows count in full."""
-        return None
-
-    @property
-    def has_exact_output(self) -> bool:
-        """False: the rows are kept, not sums over them."""
-        return False
-
-    def statistics(
-        self,
-        x: Float[Tensor, "N P"],
-        y: Float[Tensor, "N D"],
-        row_weight: Float[Tensor, " N"] | None = None,
-    ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
-        """Refused: there are no sums over rows."""
-        raise ConfigError("statistics: a model of clocks keeps its rows. Use condition_on.")
-
-    def solve(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
-        """Refused: there are no sums over rows."""
-        raise ConfigError("solve: a model of clocks keeps its rows. Use set_train_data.")
-
     @torch.no_grad()
     def set_train_data(
         self,
@@ -150,10 +127,6 @@ class ClocksLFM(nn.Module):
         rows = [torch.cat([old, new.to(old)]) for old, new in pairs]
         self.set_train_data(rows[0], rows[1], rows[2])
         self.likelihood.extend_support(x, y)
-
-    def is_active(self, x: Float[Tensor, "N P"]) -> Bool[Tensor, " N"]:
-        """At every row."""
-        return torch.ones(len(x), dtype=torch.bool, device=x.device)
 
     @torch.no_grad()
     def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:

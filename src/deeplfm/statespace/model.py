@@ -39,7 +39,38 @@ def solving() -> Iterator[None]:
         ) from error
 
 
-class StateSpaceLFM(nn.Module):
+class KeptRows(nn.Module):
+    """A model in state-space form as a member: it keeps its rows, and no sums over them."""
+
+    @property
+    def temperature(self) -> None:
+        """None: rows count in full."""
+        return None
+
+    @property
+    def has_exact_output(self) -> bool:
+        """False: the rows are kept, not sums over them."""
+        return False
+
+    def statistics(
+        self,
+        x: Float[Tensor, "N P"],
+        y: Float[Tensor, "N D"],
+        row_weight: Float[Tensor, " N"] | None = None,
+    ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
+        """Refused: there are no sums over rows."""
+        raise ConfigError("statistics: a state-space model keeps its rows. Use condition_on.")
+
+    def solve(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
+        """Refused: there are no sums over rows."""
+        raise ConfigError("solve: a state-space model keeps its rows. Use set_train_data.")
+
+    def is_active(self, x: Float[Tensor, "N P"]) -> Bool[Tensor, " N"]:
+        """At every row."""
+        return torch.ones(len(x), dtype=torch.bool, device=x.device)
+
+
+class StateSpaceLFM(KeptRows):
     r"""Latent force model y = trend + season + covariates + level + noise in state-space form.
 
     Its forces are white noise. So the model is a Markov process, which is solved exactly in a time that
@@ -84,29 +115,6 @@ class StateSpaceLFM(nn.Module):
     def constructor_arguments(self) -> dict[str, Any]:
         """Arguments that make the same model, before its tensors are loaded."""
         return {"config": self.config, "n_rows": len(self.x), "n_errors": len(self.row_error)}
-
-    @property
-    def temperature(self) -> None:
-        """None: rows count in full."""
-        return None
-
-    @property
-    def has_exact_output(self) -> bool:
-        """False: the rows are kept, not sums over them."""
-        return False
-
-    def statistics(
-        self,
-        x: Float[Tensor, "N P"],
-        y: Float[Tensor, "N D"],
-        row_weight: Float[Tensor, " N"] | None = None,
-    ) -> tuple[Float[Tensor, "G U K K"], Float[Tensor, "G K U"]]:
-        """Refused: there are no sums over rows."""
-        raise ConfigError("statistics: a state-space model keeps its rows. Use condition_on.")
-
-    def solve(self, gram: Float[Tensor, "G U K K"], moment: Float[Tensor, "G K U"]) -> None:
-        """Refused: there are no sums over rows."""
-        raise ConfigError("solve: a state-space model keeps its rows. Use set_train_data.")
 
     @torch.no_grad()
     def fit(self, seed: int = 0, near: StateSpaceLFM | None = None) -> None:
@@ -177,10 +185,6 @@ class StateSpaceLFM(nn.Module):
         rows = [torch.cat([old, new.to(old)]) for old, new in pairs]
         self.set_train_data(rows[0], rows[1], rows[2], error=both)
         self.likelihood.extend_support(x, y)
-
-    def is_active(self, x: Float[Tensor, "N P"]) -> Bool[Tensor, " N"]:
-        """At every row."""
-        return torch.ones(len(x), dtype=torch.bool, device=x.device)
 
     @torch.no_grad()
     def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:

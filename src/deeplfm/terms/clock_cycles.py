@@ -163,13 +163,8 @@ def _shared(
     """Clocks, and that of each output: its own, or another's where that explains it as well."""
     chosen: list[Cycle] = []
     of_output: list[int | None] = [None] * len(series)
-    ranked = sorted(
-        (d for d, cycle in enumerate(own) if cycle is not None),
-        key=lambda d: own[d].left,  # type: ignore[union-attr]
-    )
-    for d in ranked:
-        cycle = own[d]
-        assert cycle is not None
+    known = [(d, cycle) for d, cycle in enumerate(own) if cycle is not None]
+    for d, cycle in sorted(known, key=lambda item: item[1].left):
         for c, other in enumerate(chosen):
             is_near = abs(other.frequency / cycle.frequency - 1) < ALIKE
             if is_near and _left(series[d], other, begin)[0] < _SHARED * cycle.left + 0.02:
