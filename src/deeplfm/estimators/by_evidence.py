@@ -7,9 +7,7 @@ of the next row. So sums are weighted by their forecasts from earlier origins.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, TypeGuard
 
@@ -19,31 +17,21 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from deeplfm.errors import ConfigError, TrainingDivergedError
+from deeplfm.errors import ConfigError, TrainingDivergedError, UnsuitableError
 from deeplfm.estimators.arrays import Arrays
 from deeplfm.estimators.scaling import Scaling
-from deeplfm.predictive.mixture import mix, nmse
 from deeplfm.selection.average import ModelAverage
 from deeplfm.selection.candidate import Candidate
 from deeplfm.selection.parallel import attempt_all
 from deeplfm.selection.record import CandidateResult, Selection
-from deeplfm.selection.select import Comparison, compare
-from deeplfm.selection.split import hold_out
-from deeplfm.statespace import StateSpaceLFM
+from deeplfm.statespace import ClocksLFM, StateSpaceLFM
 from deeplfm.terms import Sum
-from deeplfm.terms.candidates import CHALLENGERS
-from deeplfm.training import Rows, RowSource
+from deeplfm.training import Rows
 from deeplfm.training.checkpoint import part
 from deeplfm.training.interruption import stop_reason, stop_requested, time_left, within
 from deeplfm.training.schedule import History
 
 Prepare = Callable[[NDArray[np.bool_], bool], tuple[Scaling, Rows, list[Candidate]]]
-
-
-FEWEST_TO_CHALLENGE = (
-    100  # rows, from which on other sums are compared with those in state-space form
-)
-_MARGIN = 0.05  # nats per row by which one of them must lead
 
 
 def is_exact(model: Any) -> TypeGuard[Sum]:
@@ -66,7 +54,9 @@ def with_errors(models: dict[str, Any], log_targets: bool | None) -> dict[str, A
     exact = {
         name: model for name, model in models.items() if is_exact(model) and model == model.alone
     }
-    others = [name for name in models if name not in exact and name not in CHALLENGERS]
+    others = [
+        name for name, model in models.items() if name not in exact and not is_of_clocks(model)
+    ]
     if others or not exact:
         refuse_errors(", ".join(others or models))
     return exact
@@ -93,10 +83,9 @@ def fit_by_evidence(
     may_be_log: NDArray[np.bool_],
     is_log: NDArray[np.bool_],
     seed: int,
-    is_scored: bool,
     shares_forces: bool = False,
 ) -> tuple[Scaling, ModelAverage, Selection]:
-    """Fit candidates in state-space form to all rows, and average them.
+    """Fit candidates that are solved as Markov processes to all rows, and average them.
 
     Args:
         prepare: scaling, rows and candidates, with logarithms of some targets, each output alone or with
@@ -105,7 +94,6 @@ def fit_by_evidence(
         may_be_log: targets whose logarithms are compared by the evidence.
         is_log: targets that are modelled by their logarithm in any case.
         seed: of all that is random.
-        is_scored: fit without the last rows too, and score the forecast of these.
         shares_forces: a candidate has forces that outputs share.
     """
     may_be_log = may_be_log & ~is_log
@@ -113,49 +101,33 @@ def fit_by_evidence(
         is_log, last = _on_better_scale(prepare, may_be_log, is_log, seed)
     scaling, rows, candidates = prepare(is_log, False)
     selection = Selection()
-    began = time.monotonic()
     with part(scaling.digest):
-        found = _fitted_in_turn(candidates, rows, seed, last, shares_forces)
-    took = time.monotonic() - began
+        found = _fitted_in_turn(candidates, rows, seed, last, shares_forces, selection)
     models = [model for _, model, _ in found]
     weight = _weights(models)
-    for (candidate, _, seconds), share in zip(found, weight, strict=True):
-        record = CandidateResult(candidate.name, "fitted", seconds=seconds)
-        record.weight = share.tolist()
+    for (candidate, model, seconds), share in zip(found, weight, strict=True):
+        record = CandidateResult(candidate.name, "fitted", seconds=seconds, weight=share.tolist())
+        if bool(model.forecast_density.isfinite().all()):
+            record.mnll = (-model.forecast_density).tolist()
         selection.candidates.append(record)
         selection.members.append(candidate.name)
         selection.is_for_gaps.append(False)
-    selection.add_untried([item.name for item in candidates[len(found) :]])
-    if is_scored and time_left() > took and not stop_requested():
-        with part(scaling.digest):
-            _score(selection, scaling, found, rows, seed)
+    known = {record.name for record in selection.candidates}
+    selection.add_untried([item.name for item in candidates if item.name not in known])
+    later = rows.y[rows.x[:, 0].argsort(stable=True)][len(rows) // 2 :]  # forecast from the origins
+    selection.log_jacobian = scaling.log_jacobian(later).nanmean(0).nan_to_num(0.0).tolist()
     selection.interrupted = stop_reason() == "interrupt"
     return scaling, ModelAverage(models, weight), selection
 
 
-def challenge(
-    candidates: list[Candidate],
-    exact: set[str],
-    rows: RowSource,
-    seed: int,
-    progress: bool | None,
-    n_jobs: int,
-) -> Comparison:
-    """Compare sums in state-space form with others, which must lead them on held-out rows."""
-    with_margin = [
-        replace(item, margin=0.0 if item.name in exact else max(item.margin, _MARGIN))
-        for item in candidates
-    ]
-    return compare(with_margin, rows, True, seed, progress, n_jobs)
+Solved = StateSpaceLFM | ClocksLFM
+Near = Mapping[str, Solved]
+Found = list[tuple[Candidate, Solved, float]]
 
 
-Near = Mapping[str, StateSpaceLFM]
-Found = list[tuple[Candidate, StateSpaceLFM, float]]
-
-
-def _weights(models: Sequence[StateSpaceLFM]) -> Float[Tensor, "B D"]:
+def _weights(models: Sequence[Solved]) -> Float[Tensor, "B D"]:
     """Of each model for each output, by the densities of its forecasts; equal where one has none."""
-    density = torch.stack([model.forecast_density for model in models])
+    density = torch.stack([model.n_origins * model.forecast_density for model in models])
     return torch.softmax(torch.where(density.isfinite().all(0), density, 0.0), dim=0)
 
 
@@ -163,8 +135,9 @@ def _fitted_in_turn(
     candidates: list[Candidate],
     rows: Rows,
     seed: int,
-    last: tuple[StateSpaceLFM, float] | None,
+    last: tuple[Solved, float] | None,
     shares_forces: bool,
+    selection: Selection,
 ) -> Found:
     """The last candidate, which may be fitted already, and then the others from its parameters."""
     if last is None or shares_forces:
@@ -175,37 +148,51 @@ def _fitted_in_turn(
     others: Found = []
     if len(candidates) > 1 and not stop_requested():
         near = {candidate.name: first[0][1] for candidate in candidates}
-        others = _fitted(candidates[:-1], rows, seed, "all rows", near)
+        others = _fitted(candidates[:-1], rows, seed, "all rows", near, selection)
     return others + first
 
 
 def _fitted(
-    candidates: Sequence[Candidate], rows: Rows, seed: int, label: str, near: Near
+    candidates: Sequence[Candidate],
+    rows: Rows,
+    seed: int,
+    label: str,
+    near: Near,
+    selection: Selection | None = None,
 ) -> Found:
     """Candidates, their models and seconds; those that no time is left for are missing, but not all.
 
     A checkpoint keeps the models under the label. Searches start from the parameters of other models.
+    Candidates that such rows do not suit are recorded in the selection.
     """
     function = partial(_build, rows=rows, seed=seed, near=near)
-    found = attempt_all(function, candidates, is_optional=True, label=label, progress=False)
-    for _, result, _ in found:
-        if isinstance(result, Exception):
+    attempts = attempt_all(function, candidates, is_optional=True, label=label, progress=False)
+    found: Found = []
+    for candidate, result, seconds in attempts:
+        if isinstance(result, UnsuitableError):
+            if selection is not None:
+                record = CandidateResult(candidate.name, seconds=seconds)
+                record.leave_out(result)
+                selection.candidates.append(record)
+        elif isinstance(result, Exception):
             raise result
-    return [(candidate, models[0], seconds) for candidate, (models, _), seconds in found]
+        else:
+            found.append((candidate, result[0][0], seconds))
+    return found
 
 
-def _build(
-    candidate: Candidate, rows: Rows, seed: int, near: Near
-) -> tuple[list[StateSpaceLFM], History]:
+def _build(candidate: Candidate, rows: Rows, seed: int, near: Near) -> tuple[list[Solved], History]:
     model = candidate.build(rows, seed, near.get(candidate.name))
-    if not isinstance(model, StateSpaceLFM):
-        raise TypeError(f"{candidate.name} is no sum in state-space form")
+    if isinstance(model, ClocksLFM):
+        model.calibrate()
+    if not isinstance(model, Solved):
+        raise TypeError(f"{candidate.name} is not solved as a Markov process")
     return [model], History()
 
 
 def _on_better_scale(
     prepare: Prepare, may_be_log: NDArray[np.bool_], is_log: NDArray[np.bool_], seed: int
-) -> tuple[NDArray[np.bool_], tuple[StateSpaceLFM, float] | None]:
+) -> tuple[NDArray[np.bool_], tuple[Solved, float] | None]:
     """Targets to model by their logarithm; the last candidate and its seconds, if it was fitted so.
 
     Logarithms are taken where the rows are more probable by them, under the last candidate of each output
@@ -214,7 +201,7 @@ def _on_better_scale(
     if not may_be_log.any():
         return is_log, None
     scales = (is_log, is_log | may_be_log)
-    found: list[tuple[StateSpaceLFM, float] | None] = []
+    found: list[tuple[Solved, float] | None] = []
     evidence = []
     for n_left, some in zip((2, 1), scales, strict=True):
         scaling, rows, candidates = prepare(some, True)
@@ -232,37 +219,3 @@ def _on_better_scale(
     better = is_log | (may_be_log & (evidence[1] > evidence[0]))
     same = [item for some, item in zip(scales, found, strict=True) if (some == better).all()]
     return better, same[0] if same else None
-
-
-def _score(
-    selection: Selection,
-    scaling: Scaling,
-    found: Found,
-    rows: Rows,
-    seed: int,
-) -> None:
-    """Score forecasts of the last rows by models that were fitted without them."""
-    before, held_out = hold_out(rows, is_series=True, seed=seed)
-    training = before.everything()
-    if len(training) < 3 or bool((~training.y.isnan()).sum(0).lt(3).any()):
-        return
-    try:
-        near = {candidate.name: model for candidate, model, _ in found}
-        candidates = [candidate for candidate, _, _ in found]
-        again = _fitted(candidates, training, seed, "score", near)
-    except TrainingDivergedError:
-        return
-    predictions = []
-    share = _weights([model for _, model, _ in again])
-    for candidate, model, _ in again:
-        prediction = model.posterior(held_out.x)
-        if held_out.error is not None:
-            prediction.component_noise = prediction.component_noise + held_out.error
-        selection[candidate.name].mnll = (
-            -held_out.mean_by_count(prediction.log_prob(held_out.y))
-        ).tolist()
-        predictions.append(prediction)
-    mean = mix(predictions, share[:, None]).mean
-    selection.held_out_nmse = nmse(mean, held_out.y, held_out.counts).tolist()
-    jacobian = scaling.log_jacobian(held_out.y)
-    selection.log_jacobian = held_out.mean_by_count(jacobian).tolist()

@@ -13,8 +13,6 @@ from sklearn.utils.validation import _check_feature_names
 
 from deeplfm.estimators.arrays import Arrays, check_vector
 from deeplfm.estimators.by_evidence import (
-    FEWEST_TO_CHALLENGE,
-    challenge,
     fit_by_evidence,
     is_exact,
     is_of_clocks,
@@ -35,15 +33,11 @@ from deeplfm.selection.fitting import fit_candidate
 from deeplfm.selection.record import Selection
 from deeplfm.selection.select import compare
 from deeplfm.terms import NamedModel, Sum
-from deeplfm.terms.candidates import CHALLENGERS
 from deeplfm.training import Rows, RowSource, StoredRows
 from deeplfm.training.checkpoint import checkpointed, part, unit
 from deeplfm.training.distributed import check_same, together, world
 from deeplfm.training.interruption import (
     graceful_interrupts,
-    stop_reason,
-    stop_requested,
-    time_left,
     within,
 )
 from deeplfm.training.progress import work
@@ -161,9 +155,9 @@ class Fitting(DeepLFMSettings):
                 )
             return scaling, ModelAverage.of(model), Selection.of_one(candidate.name, history)
 
-        exact = {name: model for name, model in models.items() if is_exact(model)}
-        if exact and all(name in exact or name in CHALLENGERS for name in models):
-            return self._fit_exactly(arrays, exact, models)
+        solved = {n: m for n, m in models.items() if is_exact(m) or is_of_clocks(m)}
+        if len(solved) == len(models) and any(is_exact(model) for model in solved.values()):
+            return self._fit_exactly(arrays, solved)
 
         def trial(is_log: NDArray[np.bool_]) -> Trial:
             """A single candidate is compared with none: the held-out rows calibrate it."""
@@ -185,9 +179,9 @@ class Fitting(DeepLFMSettings):
         return best.scaling, average, selection
 
     def _fit_exactly(
-        self, arrays: Arrays, exact: dict[str, Sum], models: dict[str, Model]
+        self, arrays: Arrays, models: dict[str, Sum]
     ) -> tuple[Scaling, ModelAverage, Selection]:
-        """Sums in state-space form by their evidence, unless held-out rows ask for another model."""
+        """Sums that are solved as Markov processes, by their evidence; the cheapest one is the last."""
 
         def prepare(
             is_log: NDArray[np.bool_], is_alone: bool
@@ -195,52 +189,32 @@ class Fitting(DeepLFMSettings):
             scaling = self._scaling(arrays, is_log)
             rows = self._rows(arrays, scaling).everything()
             sums: dict[str, Model] = {
-                name: model.alone if is_alone else model for name, model in exact.items()
+                name: model.alone if is_alone else model for name, model in models.items()
             }
             return scaling, rows, self._candidates(sums, float(scaling.x_scale[0]))
 
-        is_challenged = len(models) > len(exact) and len(arrays) >= FEWEST_TO_CHALLENGE
-        n_outputs, is_scored = arrays.y.shape[1], self.effort != "fast" and not is_challenged
+        n_outputs = arrays.y.shape[1]
         may_be_log = np.zeros(n_outputs, bool)
         if self.log_targets is None and arrays.error is None:
             may_be_log = is_positive(arrays)
-        n_fits = len(exact) * (1 + is_scored) + bool(may_be_log.any())
+        n_fits = len(models) + bool(may_be_log.any())
         size = f"{len(arrays)} rows x {n_outputs} outputs"
         is_long = len(arrays) * n_outputs >= _MANY_VALUES
-        with (
-            work(n_fits * n_outputs, size, self.progress) if is_long else nullcontext(),
-            within(time_left() / 2 if is_challenged else None),
-        ):
-            scaling, average, selection = fit_by_evidence(
+        with work(n_fits * n_outputs, size, self.progress) if is_long else nullcontext():
+            found = fit_by_evidence(
                 prepare,
                 may_be_log,
                 self._logarithms(arrays, by_itself=False),
                 self.random_state,
-                is_scored,
-                shares_forces=any(model != model.alone for model in exact.values()),
+                shares_forces=any(model != model.alone for model in models.values()),
             )
-        if is_challenged and stop_requested():
-            selection.add_untried([name for name in models if name not in exact])
-        if not is_challenged or stop_requested():
-            if world().size > 1 and world().writes:
-                warnings.warn(
-                    "fit: sums in state-space form are solved as a whole, here by each of the "
-                    f"{world().size} processes alike. Start one process: it is as fast.",
-                    stacklevel=4,
-                )
-            return scaling, average, selection
-        rows = self._rows(arrays, scaling)
-        candidates = self._candidates(models, float(scaling.x_scale[0]))
-        settings = (self.random_state, self.progress, self._n_jobs(rows))
-        comparison = challenge(candidates, set(exact), rows, *settings)
-        jacobian = scaling.log_jacobian(comparison.split.held_out.y)
-        if any(name not in exact for name in comparison.names):
-            average, selection = comparison.refit(rows)
-        else:
-            selection = comparison.left_as_it_was(average, selection.members)
-            selection.interrupted = stop_reason() == "interrupt"
-        selection.log_jacobian = comparison.split.held_out.mean_by_count(jacobian).tolist()
-        return scaling, average, selection
+        if world().size > 1 and world().writes:
+            warnings.warn(
+                "fit: sums in state-space form are solved as a whole, here by each of the "
+                f"{world().size} processes alike. Start one process: it is as fast.",
+                stacklevel=4,
+            )
+        return found
 
     def _scaling(self, arrays: Arrays, is_log: NDArray[np.bool_]) -> Scaling:
         return Scaling.of_chunks(arrays.own_chunks(), self.is_series_, is_log, is_shared=True)

@@ -160,6 +160,18 @@ class Predictive:
             score = score - 0.5 * weight[c] * (weight * pair).sum(0)
         return score
 
+    def widened(self, factor: Float[Tensor, "#N D"]) -> Predictive:
+        """The same prediction with all deviations from its mean times a factor."""
+        draw, center = self._draw, self.mean
+        squared = factor**2
+        return Predictive(
+            center + factor * (self.component_mean - center),
+            squared * self.component_variance,
+            squared * self.component_noise,
+            self.weight,
+            draw and (lambda n, seed: center + factor * (draw(n, seed) - center)),
+        )
+
     def _target(self, target: ArrayLike | Tensor) -> Float[Tensor, "N D"]:
         """One value for each row and output; a vector where there is one output."""
         mean = self.component_mean

@@ -16,9 +16,11 @@ from deeplfm.randomness import numpy_for
 from deeplfm.statespace.clock_paths import beyond, extended, jumps_ahead, noise_at, series_of
 from deeplfm.statespace.clocks_config import ClocksConfig
 from deeplfm.statespace.model import KeptRows
+from deeplfm.statespace.origins import origins, scale_by
 from deeplfm.statespace.phase_fit import Fitted, track, with_jumps
 from deeplfm.statespace.phase_solve import SKIP, Grid, Posterior, Priors, State, linearise, solve
 from deeplfm.statespace.phases import Array, Clock, design
+from deeplfm.training.interruption import stop_requested
 
 SEASON, LEVEL = "warped season", "level"
 _N_PATHS = 256  # drawn for a prediction
@@ -40,9 +42,6 @@ class ClocksLFM(KeptRows):
         n_rows, n_knots: rows that it keeps, and knots of the phases.
     """
 
-    x: Tensor
-    y: Tensor
-    row_weight: Tensor
     knots: Tensor
     border: Tensor
     jumps: Tensor
@@ -62,6 +61,7 @@ class ClocksLFM(KeptRows):
         }
         for name, shape in sizes.items():
             self.register_buffer(name, torch.zeros(shape, dtype=double))
+        self._register_calibration(n_outputs)
         self.likelihood = Gaussian(1, n_outputs).double()
         self._known: Fitted | None = None
 
@@ -129,6 +129,36 @@ class ClocksLFM(KeptRows):
         self.likelihood.extend_support(x, y)
 
     @torch.no_grad()
+    def calibrate(self) -> None:
+        """Set width and density of forecasts by those of known rows from earlier origins."""
+        known = ~self.y.isnan()
+        found: list[tuple[Predictive, Tensor]] = []
+        for first, last in origins(len(self.x)):
+            if stop_requested():
+                return
+            found.append((self._as_of(first).posterior(self.x[first:last]), self.y[first:last]))
+        if not found:
+            return
+        square = [((y - ahead.mean) ** 2 / ahead.variance()).nanmean(0) for ahead, y in found]
+        known = [item[~item.isnan()].numpy() for item in torch.stack(square, dim=1)]
+        scale = [scale_by(item) if len(item) else 1.0 for item in known]
+        self.forecast_scale = torch.tensor(scale, dtype=torch.float64)
+        density = [ahead.widened(self.forecast_scale).log_prob(y).nanmean(0) for ahead, y in found]
+        self.forecast_density = torch.stack(density).nanmean(0)
+        self.n_origins = torch.stack(density).isfinite().sum(0)
+
+    def _as_of(self, n_rows: int) -> Self:
+        """The model by its first rows; its parameters are those of all rows."""
+        x, y, weight = self.x[:n_rows], self.y[:n_rows], self.row_weight[:n_rows]
+        size = len(self.knots) // (len(self.jumps) + 1)
+        count = int(np.ceil((float(x[-1, 0]) - self.config.begin) / self.config.width)) + 1
+        model = type(self)(self.config)
+        model.knots, model.border = self.knots[: count * size], self.border
+        model.jumps = self.jumps[: count - 1]
+        model.set_train_data(x, y, weight)
+        return model
+
+    @torch.no_grad()
     def posterior(self, x: Float[Tensor, "N P"]) -> Predictive:
         """Predictive distribution: one component for each path of the phases."""
         season, level = self._paths(x, _N_PATHS, 0)
@@ -137,17 +167,21 @@ class ClocksLFM(KeptRows):
         noise = torch.tensor([shape.noise for shape in self.config.shapes], dtype=torch.float64)
         inflated = self.likelihood.inflation ** self.likelihood.remoteness(x)
         weight = mean.new_full((_N_PATHS, 1, mean.shape[-1]), 1 / _N_PATHS)
-        return Predictive(
+        found = Predictive(
             mean.to(x),
             mean.new_full((), _FUNCTION).expand_as(mean).to(x),
             (noise * share * inflated).expand_as(mean).to(x),
             weight.to(x),
-            lambda n, seed: self.draw(x, n, seed),
+            lambda n, seed: self._draw(x, n, seed),
         )
+        return found.widened(self._scale(x))
 
     @torch.no_grad()
     def draw(self, x: Float[Tensor, "N P"], n_draws: int, seed: int) -> Float[Tensor, "S N D"]:
         """Whole functions, each on a path of the phases."""
+        return self.posterior(x).sample(n_draws, seed, latent=True)
+
+    def _draw(self, x: Float[Tensor, "N P"], n_draws: int, seed: int) -> Float[Tensor, "S N D"]:
         season, level = self._paths(x, n_draws, seed)
         return (season + level + self._noise_at(x)[0]).to(x)
 
@@ -162,7 +196,7 @@ class ClocksLFM(KeptRows):
     ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
         """Mean and variance of one component over paths."""
         part = self._paths(x, _N_PATHS, 0)[self.components.index(component)].to(x)
-        return part.mean(0), part.var(0, correction=0)
+        return part.mean(0), part.var(0, correction=0) * self._scale(x) ** 2
 
     @property
     def log_evidence(self) -> float:

@@ -56,12 +56,14 @@ class SeasonConfig:
         frequencies: angular, in the model's units of time.
         orders: number of each harmonic; prior amplitudes fall with a power of it.
         n_evolving: the first harmonics, whose amplitudes change over time.
+        is_found: its period was found in the rows; otherwise it was given.
     """
 
     name: str
     frequencies: tuple[float, ...]
     orders: tuple[int, ...]
     n_evolving: int = 0
+    is_found: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ class StateSpaceConfig:
         """The declaration that :meth:`to_dict` wrote."""
         seasons = tuple(
             SeasonConfig(
-                item["name"], tuple(item["frequencies"]), tuple(item["orders"]), item["n_evolving"]
+                **item
+                | {"frequencies": tuple(item["frequencies"]), "orders": tuple(item["orders"])}
             )
             for item in data["seasons"]
         )

@@ -40,7 +40,22 @@ def solving() -> Iterator[None]:
 
 
 class KeptRows(nn.Module):
-    """A model in state-space form as a member: it keeps its rows, and no sums over them."""
+    """A model in state-space form as a member: it keeps its rows, and no sums over them.
+
+    Forecasts from earlier origins give its forecasts their width and their weight in an average.
+    """
+
+    x: Tensor
+    y: Tensor
+    row_weight: Tensor
+    forecast_scale: Tensor
+    forecast_density: Tensor
+    n_origins: Tensor
+
+    def _register_calibration(self, n_outputs: int) -> None:
+        self.register_buffer("forecast_scale", torch.ones(n_outputs, dtype=torch.float64))
+        self.register_buffer("forecast_density", torch.zeros(n_outputs, dtype=torch.float64))
+        self.register_buffer("n_origins", torch.zeros(n_outputs, dtype=torch.int64))
 
     @property
     def temperature(self) -> None:
@@ -69,6 +84,13 @@ class KeptRows(nn.Module):
         """At every row."""
         return torch.ones(len(x), dtype=torch.bool, device=x.device)
 
+    def _scale(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "N D"]:
+        """Factor of standard deviations: that of forecasts after the last known row of an output."""
+        time = torch.where(self.y.isnan(), -torch.inf, self.x[:, :1])
+        last = torch.cat([time, time.new_full((1, time.shape[1]), -torch.inf)]).amax(0)
+        scale = torch.where(x[:, :1].to(last) > last, self.forecast_scale, 1.0)
+        return scale.to(x)
+
 
 class StateSpaceLFM(KeptRows):
     r"""Latent force model y = trend + season + covariates + level + noise in state-space form.
@@ -83,14 +105,9 @@ class StateSpaceLFM(KeptRows):
         n_errors: rows whose measurement error it keeps: all, or none.
     """
 
-    x: Tensor
-    y: Tensor
-    row_weight: Tensor
     row_error: Tensor
     draws: Tensor
     log_evidence: Tensor
-    forecast_scale: Tensor
-    forecast_density: Tensor
 
     def __init__(
         self, config: Sequence[StateSpaceConfig], n_rows: int = 0, n_errors: int = 0
@@ -107,8 +124,7 @@ class StateSpaceLFM(KeptRows):
         shape = (n_outputs, config[0].n_draws, n_parameters)
         self.register_buffer("draws", torch.zeros(shape, dtype=double))
         self.register_buffer("log_evidence", torch.zeros(n_outputs, dtype=double))
-        self.register_buffer("forecast_scale", torch.ones(n_outputs, dtype=double))
-        self.register_buffer("forecast_density", torch.zeros(n_outputs, dtype=double))
+        self._register_calibration(n_outputs)
         self.likelihood = Gaussian(n_inputs, n_outputs).double()
 
     @property
@@ -137,7 +153,7 @@ class StateSpaceLFM(KeptRows):
             self.draws[d, :, : found.draws.shape[1]] = torch.as_tensor(found.draws)
             self.log_evidence[d] = found.log_evidence
             ahead = calibrate(config, self._known(d), found.draws)
-            self.forecast_scale[d], self.forecast_density[d] = ahead
+            self.forecast_scale[d], self.forecast_density[d], self.n_origins[d] = ahead
             if part_done := on_part.get():
                 part_done()
 
@@ -236,13 +252,6 @@ class StateSpaceLFM(KeptRows):
                 found[:, s, :, d] = solved.moments(i, component)
         mean, variance = torch.as_tensor(found).to(x)
         return mean, variance * self._scale(x) ** 2
-
-    def _scale(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "N D"]:
-        """Factor of standard deviations: that of forecasts after the last known row of an output."""
-        time = torch.where(self.y.isnan(), -torch.inf, self.x[:, :1])
-        last = torch.cat([time, time.new_full((1, time.shape[1]), -torch.inf)]).amax(0)
-        scale = torch.where(x[:, :1].to(last) > last, self.forecast_scale, 1.0)
-        return scale.to(x)
 
     def _solved(
         self, x: Tensor, component: str | None = None

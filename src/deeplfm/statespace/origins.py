@@ -8,14 +8,17 @@ no fit; the weights and processes are solved on the rows before it.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 from scipy.special import digamma
 from scipy.stats import norm
 
 from deeplfm.statespace.chain import Array
-from deeplfm.statespace.config import StateSpaceConfig
+from deeplfm.statespace.config import SeasonConfig, StateSpaceConfig
 from deeplfm.statespace.solved import Known, Solved
 from deeplfm.training.interruption import stop_requested
 
@@ -25,6 +28,10 @@ _FEWEST = 12  # rows before an origin
 _MOST_ROWS = 2_000  # before an origin, on which its forecast is conditioned
 _N_DRAWS = 2  # of the parameters, others for each origin
 _SPREAD = 0.7  # prior standard deviation of the logarithm of the factor of a variance
+_PHASE, _RIDGE = (
+    2.0,
+    0.01,
+)  # radians that a phase may move over the rows; of the mean square of a column
 _LEAST, _MOST = 1e-3, 1e3  # mean squares
 
 
@@ -33,34 +40,66 @@ class Calibration(NamedTuple):
 
     Attributes:
         scale: factor of the standard deviation of a forecast; near 1 where origins are few.
-        log_density: sum over the origins of the mean log density of the rows after each: the rows after
-            one origin repeat each other and count as one. NaN where there are no origins.
+        log_density: mean over the origins of the mean log density of the rows after each. NaN where
+            there are no origins.
+        n_origins: how many; the rows after one origin repeat each other and count as one.
     """
 
-    scale: float
-    log_density: float
+    scale: float = 1.0
+    log_density: float = math.nan
+    n_origins: int = 0
+
+
+def origins(n_rows: int) -> Iterator[tuple[int, int]]:
+    """Number of rows before each origin, and end of the rows that are forecast from it."""
+    horizon = max(n_rows // _PART, 2)
+    for number in range(1, _N_ORIGINS + 1):
+        n_before = n_rows - number * (horizon // 2)
+        if n_before < max(_FEWEST, n_rows // 2):
+            return
+        yield n_before, n_before + horizon
 
 
 def calibrate(config: StateSpaceConfig, known: Known, draws: Array) -> Calibration:
     """Calibrate the forecasts of one output for some draws of its parameters."""
-    n_rows = len(known.y)
-    horizon = max(n_rows // _PART, 2)
     found: list[tuple[Array, Array]] = []  # errors and their variances
-    for number in range(1, _N_ORIGINS + 1):
-        n_before = n_rows - number * (horizon // 2)
-        if n_before < max(_FEWEST, n_rows // 2):
-            break
+    for number, (first, last) in enumerate(origins(len(known.y)), start=1):
         if stop_requested():
-            return Calibration(1.0, math.nan)
-        before = Known(*(part[max(0, n_before - _MOST_ROWS) : n_before] for part in known))
-        after = Known(*(part[n_before : n_before + horizon] for part in known))
+            return Calibration()
+        before = Known(*(part[max(0, first - _MOST_ROWS) : first] for part in known))
+        after = Known(*(part[first:last] for part in known))
+        at = replace(
+            config, seasons=tuple(_located(item, config, before) for item in config.seasons)
+        )
         some = draws[np.arange(_N_DRAWS * number, _N_DRAWS * (number + 1)) % len(draws)]
-        found.append(_forecast_errors(config, before, after, some))
+        found.append(_forecast_errors(at, before, after, some))
     if not found:
-        return Calibration(1.0, math.nan)
-    scale = _scale(np.array([np.mean(error**2 / variance) for error, variance in found]))
+        return Calibration()
+    scale = scale_by(np.array([np.mean(error**2 / variance) for error, variance in found]))
     density = [norm.logpdf(error, scale=scale * np.sqrt(var)).mean() for error, var in found]
-    return Calibration(scale, float(np.sum(density)))
+    return Calibration(scale, float(np.mean(density)), len(found))
+
+
+def _located(season: SeasonConfig, config: StateSpaceConfig, known: Known) -> SeasonConfig:
+    """A season that was found in all rows, with the frequency that the rows before an origin have.
+
+    Otherwise an origin would know how the phase goes on.
+    """
+    time = known.x[:, 0] - config.begin
+    if not season.is_found or len(time) < 3:
+        return season
+    reach = _PHASE / (season.frequencies[0] / season.orders[0] * float(np.ptp(time)) or 1.0)
+    target = known.y - known.y.mean()
+    penalty = _RIDGE * len(time) * np.eye(2 * len(season.frequencies))
+
+    def missed(factor: float) -> float:
+        angle = np.outer(time, season.frequencies) * factor
+        columns = np.concatenate([np.cos(angle), np.sin(angle)], axis=1)
+        moment = columns.T @ target
+        return -float(moment @ np.linalg.solve(columns.T @ columns + penalty, moment))
+
+    found = minimize_scalar(missed, bounds=(1 - reach, 1 + reach), method="bounded")
+    return replace(season, frequencies=tuple(found.x * item for item in season.frequencies))
 
 
 def _forecast_errors(
@@ -73,8 +112,11 @@ def _forecast_errors(
     return after.y - mean.mean(0), (variance + noise).mean(0) + mean.var(0)
 
 
-def _scale(squares: Array) -> float:
-    """The factor by the mean squares of the errors of some origins, each of which is one observation."""
+def scale_by(squares: Array) -> float:
+    """The factor by the mean squares of the errors of some origins, each of which is one observation.
+
+    Errors are in standard deviations of the forecast.
+    """
     half = len(squares) / 2
     mean = float(np.clip(squares.mean(), _LEAST, _MOST)) if np.isfinite(squares).all() else 1.0
     size = math.log(mean) - (digamma(half) - math.log(half))

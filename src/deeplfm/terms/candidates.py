@@ -36,13 +36,7 @@ SERIES: dict[str, Sum] = {
     "composition": Sum((Composition(),)),
 }
 
-CHALLENGERS: dict[str, Sum] = {
-    "sinusoids": Sinusoids(20) + LocalLevel(damped=True) + BroadBand(),
-    "season": SharedSeason() + Sinusoids(12) + BroadBand(),
-    "warped season": SERIES["warped season"],
-}
-"""Sums that must lead those in state-space form on held-out rows: signals whose cycles are not of the
-calendar, and whose clock does not keep time.
-"""
+CLOCKS: dict[str, Sum] = {"clocks": WarpedTime() + LocalLevel(damped=True)}
+"""Beside those in state-space form, where times are numbers: its cycles need not keep time."""
 
 STEPS = {"few sinusoids": 80}  # training steps that differ from those of the terms

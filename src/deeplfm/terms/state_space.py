@@ -160,6 +160,7 @@ def _configs(
                     tuple(frequency * order for order in orders),
                     orders,
                     min(n_evolving, len(orders)) if evolves else 0,
+                    is_found=unit is None,
                 )
             )
     return tuple(found)
