@@ -29,7 +29,7 @@ from deeplfm.terms import (
     Term,
     parse,
 )
-from deeplfm.terms.candidates import CLOCKS, SERIES, STATE_SPACE, STEPS
+from deeplfm.terms.candidates import OTHER_CYCLES, SERIES, STATE_SPACE, STEPS
 
 Member = Callable[[BuildContext], Candidate]
 Model = Sum | NamedModel | Member
@@ -112,7 +112,7 @@ def _auto(is_series: bool, effort: str, n_rows: int) -> dict[str, Model]:
     if not is_series:
         is_one = effort == "fast" or n_rows < FEWEST_TO_COMPARE
         return {"smooth": Smooth(), **({} if is_one else OF_ALL)}
-    return {**({} if effort == "fast" else CLOCKS), **STATE_SPACE}
+    return {**({} if effort == "fast" else OTHER_CYCLES), **STATE_SPACE}
 
 
 def _ensemble(is_series: bool) -> dict[str, Model]:

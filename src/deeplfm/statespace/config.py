@@ -56,14 +56,12 @@ class SeasonConfig:
         frequencies: angular, in the model's units of time.
         orders: number of each harmonic; prior amplitudes fall with a power of it.
         n_evolving: the first harmonics, whose amplitudes change over time.
-        is_found: its period was found in the rows; otherwise it was given.
     """
 
     name: str
     frequencies: tuple[float, ...]
     orders: tuple[int, ...]
     n_evolving: int = 0
-    is_found: bool = False
 
 
 @dataclass(frozen=True)

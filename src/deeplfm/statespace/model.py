@@ -18,7 +18,7 @@ from deeplfm.randomness import numpy_for
 from deeplfm.statespace.chain import Array
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.fit import fit_output
-from deeplfm.statespace.origins import calibrate
+from deeplfm.statespace.origins import Locate, calibrate
 from deeplfm.statespace.parameters import Layout, columns_of
 from deeplfm.statespace.solved import Known, Solved
 from deeplfm.training.interruption import time_left, within
@@ -133,7 +133,9 @@ class StateSpaceLFM(KeptRows):
         return {"config": self.config, "n_rows": len(self.x), "n_errors": len(self.row_error)}
 
     @torch.no_grad()
-    def fit(self, seed: int = 0, near: StateSpaceLFM | None = None) -> None:
+    def fit(
+        self, seed: int = 0, near: StateSpaceLFM | None = None, locate: Locate | None = None
+    ) -> None:
         """Fit the parameters of each output to the rows that are kept.
 
         Outputs have equal shares of the time. Those that none is left for take the parameters of
@@ -142,6 +144,7 @@ class StateSpaceLFM(KeptRows):
         Args:
             seed: of the draws.
             near: a fitted model of the same outputs, from whose parameters the search starts.
+            locate: frequencies by the rows before an origin, where they were found in all rows.
         """
         latest: dict[tuple[str, ...], np.ndarray] = {}
         for d, config in enumerate(self.config):
@@ -152,7 +155,7 @@ class StateSpaceLFM(KeptRows):
             latest[names] = found.mode
             self.draws[d, :, : found.draws.shape[1]] = torch.as_tensor(found.draws)
             self.log_evidence[d] = found.log_evidence
-            ahead = calibrate(config, self._known(d), found.draws)
+            ahead = calibrate(config, self._known(d), found.draws, locate)
             self.forecast_scale[d], self.forecast_density[d], self.n_origins[d] = ahead
             if part_done := on_part.get():
                 part_done()

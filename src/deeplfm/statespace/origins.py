@@ -8,17 +8,15 @@ no fit; the weights and processes are solved on the rows before it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import digamma
 from scipy.stats import norm
 
 from deeplfm.statespace.chain import Array
-from deeplfm.statespace.config import SeasonConfig, StateSpaceConfig
+from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.solved import Known, Solved
 from deeplfm.training.interruption import stop_requested
 
@@ -33,6 +31,9 @@ _PHASE, _RIDGE = (
     0.01,
 )  # radians that a phase may move over the rows; of the mean square of a column
 _LEAST, _MOST = 1e-3, 1e3  # mean squares
+
+
+Locate = Callable[[StateSpaceConfig, Known], StateSpaceConfig]
 
 
 class Calibration(NamedTuple):
@@ -60,17 +61,21 @@ def origins(n_rows: int) -> Iterator[tuple[int, int]]:
         yield n_before, n_before + horizon
 
 
-def calibrate(config: StateSpaceConfig, known: Known, draws: Array) -> Calibration:
-    """Calibrate the forecasts of one output for some draws of its parameters."""
+def calibrate(
+    config: StateSpaceConfig, known: Known, draws: Array, locate: Locate | None = None
+) -> Calibration:
+    """Calibrate the forecasts of one output for some draws of its parameters.
+
+    ``locate`` finds the frequencies of the rows before an origin, where they were found in all rows:
+    otherwise an origin would know how a phase goes on.
+    """
     found: list[tuple[Array, Array]] = []  # errors and their variances
     for number, (first, last) in enumerate(origins(len(known.y)), start=1):
         if stop_requested():
             return Calibration()
         before = Known(*(part[max(0, first - _MOST_ROWS) : first] for part in known))
         after = Known(*(part[first:last] for part in known))
-        at = replace(
-            config, seasons=tuple(_located(item, config, before) for item in config.seasons)
-        )
+        at = config if locate is None else locate(config, before)
         some = draws[np.arange(_N_DRAWS * number, _N_DRAWS * (number + 1)) % len(draws)]
         found.append(_forecast_errors(at, before, after, some))
     if not found:
@@ -78,28 +83,6 @@ def calibrate(config: StateSpaceConfig, known: Known, draws: Array) -> Calibrati
     scale = scale_by(np.array([np.mean(error**2 / variance) for error, variance in found]))
     density = [norm.logpdf(error, scale=scale * np.sqrt(var)).mean() for error, var in found]
     return Calibration(scale, float(np.mean(density)), len(found))
-
-
-def _located(season: SeasonConfig, config: StateSpaceConfig, known: Known) -> SeasonConfig:
-    """A season that was found in all rows, with the frequency that the rows before an origin have.
-
-    Otherwise an origin would know how the phase goes on.
-    """
-    time = known.x[:, 0] - config.begin
-    if not season.is_found or len(time) < 3:
-        return season
-    reach = _PHASE / (season.frequencies[0] / season.orders[0] * float(np.ptp(time)) or 1.0)
-    target = known.y - known.y.mean()
-    penalty = _RIDGE * len(time) * np.eye(2 * len(season.frequencies))
-
-    def missed(factor: float) -> float:
-        angle = np.outer(time, season.frequencies) * factor
-        columns = np.concatenate([np.cos(angle), np.sin(angle)], axis=1)
-        moment = columns.T @ target
-        return -float(moment @ np.linalg.solve(columns.T @ columns + penalty, moment))
-
-    found = minimize_scalar(missed, bounds=(1 - reach, 1 + reach), method="bounded")
-    return replace(season, frequencies=tuple(found.x * item for item in season.frequencies))
 
 
 def _forecast_errors(

@@ -13,6 +13,7 @@ from torch import Tensor
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.forces import N_STATES, Forces
 from deeplfm.statespace.model import StateSpaceLFM, solving
+from deeplfm.statespace.origins import Locate
 from deeplfm.statespace.parameters import Layout
 from deeplfm.statespace.shared_fit import SharedFit, fit_forces
 from deeplfm.statespace.solved import SHARED, Solved
@@ -63,9 +64,11 @@ class SharedForcesLFM(StateSpaceLFM):
         return super().constructor_arguments | {"n_forces": self.n_forces}
 
     @torch.no_grad()
-    def fit(self, seed: int = 0, near: StateSpaceLFM | None = None) -> None:
+    def fit(
+        self, seed: int = 0, near: StateSpaceLFM | None = None, locate: Locate | None = None
+    ) -> None:
         """Fit the parameters of each output, then the forces that they share."""
-        super().fit(seed, near)
+        super().fit(seed, near, locate)
         self.n_shared.zero_()
         n_evolving = self._most_evolving()
         known = [self._known(d) for d in range(len(self.config))]

@@ -36,7 +36,12 @@ SERIES: dict[str, Sum] = {
     "composition": Sum((Composition(),)),
 }
 
-CLOCKS: dict[str, Sum] = {"clocks": WarpedTime() + LocalLevel(damped=True)}
-"""Beside those in state-space form, where times are numbers: its cycles need not keep time."""
+OTHER_CYCLES: dict[str, Sum] = {
+    "clocks": WarpedTime() + LocalLevel(damped=True),
+    "sinusoids": Trend() + Sinusoids(12) + MeanReversion(),
+}
+"""Beside those in state-space form where times are numbers: cycles that do not keep time, or of several
+frequencies.
+"""
 
 STEPS = {"few sinusoids": 80}  # training steps that differ from those of the terms

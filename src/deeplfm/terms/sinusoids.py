@@ -44,6 +44,7 @@ class Sinusoids(Term):
     """
 
     term_name: ClassVar[str] = "sinusoids"
+    state_space_arguments: ClassVar[tuple[str, ...]] = ("n",)
     n: int = 20
     bandwidth: float = 0.5
     jitter: float = 0.0

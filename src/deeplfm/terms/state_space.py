@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -14,8 +15,10 @@ from deeplfm.terms.base import BuildContext, Term
 from deeplfm.terms.covariates import Covariates
 from deeplfm.terms.initial import Array, all_series, resolved_step, span_of, typical_step
 from deeplfm.terms.local_level import LocalLevel, MeanReversion, Trend
+from deeplfm.terms.located import located, with_sinusoids
 from deeplfm.terms.season import Season, Series, find_season, frequency_of, fundamental_of
 from deeplfm.terms.shared_forces import SharedForces
+from deeplfm.terms.sinusoids import Sinusoids
 from deeplfm.training import Rows
 from deeplfm.training.interruption import stop_requested, time_left, within
 
@@ -50,6 +53,9 @@ def build_state_space(terms: Sequence[Term], rows: Rows, context: BuildContext) 
             _configs(frequencies, most, n_evolving, resolved, span, step if season.period else None)
             for frequencies, most in _frequencies(season, rows, context)
         ]
+    lines = kinds.get(Sinusoids)
+    if isinstance(lines, Sinusoids):
+        seasons = with_sinusoids(seasons, rows, lines.n)
     config = StateSpaceConfig(
         n_inputs=rows.x.shape[1],
         begin=float(time[0]),
@@ -68,7 +74,8 @@ def build_state_space(terms: Sequence[Term], rows: Rows, context: BuildContext) 
     if isinstance(shared, SharedForces) and n_outputs > 1:
         model = SharedForcesLFM(configs, n_forces=shared.n)
     model.set_train_data(rows.x, rows.y, rows.weight, error=rows.error)
-    model.fit(context.seed, context.near)
+    is_found = isinstance(season, Season) and season.period is None
+    model.fit(context.seed, context.near, partial(located, is_found=is_found))
     return model
 
 
@@ -160,7 +167,6 @@ def _configs(
                     tuple(frequency * order for order in orders),
                     orders,
                     min(n_evolving, len(orders)) if evolves else 0,
-                    is_found=unit is None,
                 )
             )
     return tuple(found)
