@@ -154,7 +154,7 @@ def selection_table(forecaster: DeepLFMForecaster) -> Group:
             for score, weight, gap in zip(scores, weights, in_gaps, strict=True)
         ]
         rows.append([item.name, *cells, f"{item.seconds:.1f}"])
-    title = "Candidates: MNLL of held-out rows in units of the target, and weight in the forecast"
+    title = "Candidates: MNLL of known rows that were forecast, in units of the target, and weight"
     title += " | in gaps" if has_gaps else ""
     lines = [f"Failed: {name}: {reason}" for name, reason in result.failed.items()]
     lines += [f"Not tried: {', '.join(result.untried)}"] if result.untried else []

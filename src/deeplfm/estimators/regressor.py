@@ -50,10 +50,11 @@ class DeepLFMRegressor(Inspected, RegressorMixin, MultiOutputMixin, Fitting, Sav
 
     @property
     def selection_(self) -> pd.DataFrame:
-        """Candidates of the fit: score on the held-out rows, weights, seconds, why one was left out.
+        """Candidates of the fit: score, weights, seconds, and why one was left out.
 
         One row for each candidate, the best first. The columns ``{target}_mnll`` (mean negative log
-        likelihood of the held-out rows, for the target in its own units), ``{target}_weight`` and,
+        likelihood of the held-out rows, for the target in its own units; of the default, of forecasts
+        from earlier origins by the parameters of all rows), ``{target}_weight`` and,
         where a series has gaps, ``{target}_weight_in_gaps`` are there for each target.
         """
         check_is_fitted(self)

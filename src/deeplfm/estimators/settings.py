@@ -34,13 +34,14 @@ class DeepLFMSettings(BaseEstimator):
         model: what to fit: a sum of terms (``Trend() + Season(12) + LocalLevel()``), the same as text
             (``"trend + season(12) + level"``), a whole model (``Paper(hidden=(6,))``), a dict of
             candidates to choose from, or a name. ``"auto"`` averages two latent force models in
-            state-space form, and other sums of terms where these forecast held-out rows clearly better;
+            state-space form; where cycles are not those of the calendar, also cycles on clocks and
+            sinusoids, by the weight of their forecasts from earlier origins;
             ``"ensemble"`` compares latent force models, deep ones, autoregressions and a
             nearest-neighbour GP on held-out rows and averages the best; ``"dlfm"`` is one deep latent
             force model; ``"lfm"`` the classical one, whose outputs share their forces; ``"paper"`` the
             published model, ``"reference"`` the same as the authors' public code trains it.
         effort: how much ``"auto"`` tries. ``"fast"`` fits the two state-space models only, ``"default"``
-            compares them with a few other sums, ``"thorough"`` with all candidates of ``"ensemble"``.
+            clocks and sinusoids beside them, ``"thorough"`` all candidates of ``"ensemble"``.
         n_steps: training steps of each fit; ``None`` takes the model's own number.
         batch_size: rows in each step; ``None`` takes the model's own: 1000 for tables, all rows for
             series. Of these the 20 000 most recent rows are used, or 100 000 in batches.

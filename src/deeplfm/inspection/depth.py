@@ -26,8 +26,8 @@ from deeplfm.statespace.clocks import SEASON, ClocksLFM
 def kind_of(model: ModelAverage, selection: Selection) -> str:
     """Name of a fitted model, with its article.
 
-    Several models weighed by held-out rows are an ensemble, and sums in state-space form with equal
-    weights an average of LFMs; a single model with a hidden layer is a DLFM, and one without is an LFM.
+    Several models with weights are an ensemble, and sums in state-space form alone an average of LFMs;
+    a single model with a hidden layer is a DLFM, and one without is an LFM.
     Other models (autoregressions, nearest-neighbour GPs) keep the name of their candidate.
     """
     names = selection.names

@@ -24,7 +24,8 @@ class CandidateResult:
         status: "fitted"; "failed", where it could not be fitted; "unsuitable", where it is not made for
             such rows; "not tried", where no time was left or the user did not wait.
         mnll: mean negative log likelihood of the held-out rows for each output, in standardised units;
-            None where the candidate does not forecast or was not fitted.
+            of models that are solved exactly, of forecasts from earlier origins. None where the candidate
+            does not forecast or was not fitted.
         weight: in the average, for each output; None where it is not a member.
         weight_in_gaps: the same in the gaps of a series, where the average has members for these.
         seconds: of all its fits.
@@ -146,7 +147,7 @@ class Selection:
         """One row for each candidate, the best score first, in the user's units.
 
         Returns:
-            Columns ``{output}_mnll`` (mean negative log likelihood of the held-out rows),
+            Columns ``{output}_mnll`` (mean negative log likelihood of the rows that score it),
             ``{output}_weight`` and ``{output}_weight_in_gaps`` for each output, ``seconds`` and
             ``left_out``, the reason why a candidate is not in the average.
         """

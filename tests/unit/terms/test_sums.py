@@ -37,7 +37,7 @@ from deeplfm.terms import (
     parse,
     to_json,
 )
-from deeplfm.terms.candidates import CHALLENGERS, SERIES, STATE_SPACE
+from deeplfm.terms.candidates import OTHER_CYCLES, SERIES, STATE_SPACE
 from deeplfm.training import Rows
 
 TIME = torch.linspace(0, 1, 120, dtype=torch.float64)[:, None]
@@ -177,7 +177,7 @@ def test_terms_that_exclude_each_other_are_refused_by_name() -> None:
 def test_names_stand_for_declared_models() -> None:
     assert models_of("dlfm", is_series=True) == {"dlfm": Dlfm()}
     assert models_of("dlfm", is_series=False) == {"dlfm": DeepTable()}
-    assert set(models_of("auto", is_series=True)) == {*STATE_SPACE, *CHALLENGERS}
+    assert set(models_of("auto", is_series=True)) == {*STATE_SPACE, *OTHER_CYCLES}
     assert set(models_of("auto", is_series=True, effort="fast")) == set(STATE_SPACE)
     assert models_of("auto", True, "thorough") == models_of("ensemble", True)
     assert not set(models_of("ensemble", is_series=True)) - {
