@@ -1,6 +1,5 @@
 """``deeplfm demo`` as a user meets it: output, files, errors, exit codes."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -13,8 +12,7 @@ import deeplfm
 from deeplfm.cli import main
 from deeplfm.data.simulated import toy_system
 from deeplfm.errors import ConfigError, InputError, ModelFileError, TrainingDivergedError
-from deeplfm.experiments.demo import SPLITS, DemoResult
-from deeplfm.experiments.scores import ScoreRow
+from deeplfm.experiments.demo import DemoResult
 from deeplfm.predictive.mixture import Predictive
 
 COMMAND = [sys.executable, "-c", "from deeplfm.cli import main; main()"]
@@ -36,7 +34,7 @@ def call(*arguments):
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
-    done = run("demo", "--quick", "--out", "here", "--json", "new/scores.json", cwd=folder)
+    done = run("demo", "--quick", "--out", "here", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder, done
 
@@ -58,9 +56,9 @@ def test_table_has_room_for_bad_scores(tmp_path, monkeypatch, capsys):
     data = toy_system()
     flat = torch.zeros(1, 750, 1, dtype=torch.float64)
     posterior = Predictive(flat, flat + 1, flat[0] + 1, flat[0, :1] + 1, lambda n, seed: flat)
-    rows = [ScoreRow("DGP-EQ", split, "0", 0, 123.45, 1234.56, 1.0, 1234.5) for split in SPLITS]
-    settings = {"quick": False, "models": {"DGP-EQ": {"n_steps": 1000}}}
-    result = DemoResult(data, {"DGP-EQ": posterior}, rows, settings)
+    bad = {"nmse": 123.45, "mnll": 1234.56, "coverage95": 1.0}
+    scores = {("DGP-EQ", part): bad for part in ("interpolation", "extrapolation")}
+    result = DemoResult(data, {"DGP-EQ": posterior}, scores, {"DGP-EQ": 1234.5})
     monkeypatch.setattr(RUNNER, lambda *_: result)
     monkeypatch.setenv("COLUMNS", "80")
     assert call("demo", "--out", tmp_path) == 0
@@ -73,22 +71,6 @@ def test_figure_is_written_where_it_says(quick):
     folder, done = quick
     assert "Figure: here/toy.png" in done.stdout
     assert (folder / "here" / "toy.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_scores_are_written_as_json(quick):
-    folder, _ = quick
-    content = json.loads((folder / "new" / "scores.json").read_text())
-    assert set(content) == {"rows", "versions", "settings"}
-    keys = {"model", "split", "output", "seed", "nmse", "mnll", "coverage95", "seconds"}
-    assert all(set(row) == keys for row in content["rows"])
-    assert {(row["model"], row["split"]) for row in content["rows"]} == {
-        (model, split)
-        for model in ("GP", "DGP-EQ", "DLFM", "ensemble")
-        for split in ("interpolation", "extrapolation")
-    }
-    assert content["versions"]["deeplfm"] == deeplfm.__version__
-    assert content["settings"]["quick"] is True
-    assert content["settings"]["models"]["DGP-EQ"]["follows_paper"] is False
 
 
 def test_version_and_help(capsys):
@@ -132,8 +114,6 @@ def test_out_that_cannot_be_written(tmp_path, capsys, monkeypatch, no_training):
 
 
 def test_names_taken_by_folders(tmp_path, capsys, no_training):
-    assert call("demo", "--out", tmp_path, "--json", tmp_path) == 2
-    assert "--json:" in error_line(capsys)
     (tmp_path / "toy.png").mkdir()
     assert call("demo", "--out", tmp_path) == 2
     assert "toy.png is a folder" in error_line(capsys)
@@ -143,7 +123,6 @@ def test_names_taken_by_folders(tmp_path, capsys, no_training):
     "arguments",
     [
         ["demo", "--preset", "best"],
-        ["demo", "--variant", "mine"],
         ["demo", "--seed", "one"],
         ["demo", "--seed", "-1"],
         ["demo", "--nothing"],

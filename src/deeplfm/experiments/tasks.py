@@ -11,7 +11,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -209,7 +209,7 @@ def _results(task: Task, folder: Path) -> Record:
         raise KeyboardInterrupt  # half a fit is no result
     with _clock(seconds, "predict"):
         posteriors = {part: model.posterior(x) for part, x in split.x_test.items()}
-    rows = [row for part in posteriors for row in _scores(task, split, part, posteriors[part])]
+    rows = [row for part in posteriors for row in _scores(split, part, posteriors[part])]
     results: Record = {"rows": rows, "seconds": seconds}
     if (report := getattr(model, "fit_result_", None)) is not None:
         results["weight"] = report.weight
@@ -234,18 +234,10 @@ def _of_first_seed(task: Task, model: Any, folder: Path) -> Record | None:
     return {"rows": record["rows"], "seconds": record["seconds"], "same_as_seed": 0}
 
 
-def _scores(task: Task, split: Split, part: str, posterior: Any) -> list[Record]:
-    target = torch.tensor(split.y_test[part], dtype=torch.float64)
-    label, names = task.entry.label, split.outputs
-    rows = score(
-        posterior, target, model=label, split=part, seed=task.seed, seconds=0.0, outputs=names
-    )
-    kept_scores = [asdict(row) for row in rows]
-    for row in kept_scores:
-        del row["model"], row["seed"], row["seconds"]  # the record has them
-        if split.is_noise_free:
-            row |= {"mnll": None, "coverage95": None}
-    return kept_scores
+def _scores(split: Split, part: str, posterior: Any) -> list[Record]:
+    rows = score(posterior, torch.tensor(split.y_test[part]).double(), part, split.outputs)
+    hidden = {"mnll": None, "coverage95": None} if split.is_noise_free else {}
+    return [row | hidden for row in rows]
 
 
 def _draw(posterior: Any, task: Task, folder: Path) -> None:
