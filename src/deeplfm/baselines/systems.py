@@ -12,14 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class System:
-    """dx/dt = f(x, θ).
-
-    Attributes:
-        n_states: number D of states.
-        parameters: names of θ.
-        start: θ to begin a search from.
-        rate: f: states (..., D) and parameters (..., R) → (..., D).
-    """
+    """dx/dt = f(x, θ)."""
 
     n_states: int
     parameters: tuple[str, ...]

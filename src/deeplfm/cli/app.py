@@ -54,12 +54,6 @@ def add_command(
 
     A parameter whose type is a dataclass stands for one option per field, so that a group of options
     is declared once and shared by several commands.
-
-    Args:
-        app: application or group of commands.
-        function: its docstring is the help; its parameters are arguments, options and groups.
-        examples: command lines shown at the end of the help.
-        name: of the command; by default the function's.
     """
     hints = get_type_hints(function, include_extras=True)
     parameters: list[inspect.Parameter] = []

@@ -24,19 +24,7 @@ _CHUNK = 4096  # rows whose mixtures are held in memory at once
 
 @dataclass(frozen=True)
 class Series:
-    """A table with one row per time.
-
-    Attributes:
-        frame: all columns of the file; targets and covariates are numbers.
-        time: name of the column of times, or of the index; names of the columns of a year and its parts.
-        time_columns: columns the times were read from: one, or a date and a time of day.
-        targets: columns to model.
-        covariates: columns known in advance.
-        time_is_guessed: the user did not name the column of times.
-        left_out: columns that are neither named nor numbers.
-        fit_options: other arguments of ``DeepLFMForecaster.fit``.
-        n_series: of a table in long form; ``None`` for one series.
-    """
+    """A table with one row per time."""
 
     frame: pd.DataFrame
     time: str | list[str]
@@ -44,9 +32,9 @@ class Series:
     targets: list[str]
     covariates: list[str]
     time_is_guessed: bool
-    left_out: list[str]
+    left_out: list[str]  # neither named nor numbers
     fit_options: dict[str, Any]
-    n_series: int | None = None
+    n_series: int | None = None  # of a table in long form
 
     @property
     def missing_values(self) -> tuple[float, ...]:
@@ -139,12 +127,7 @@ def _read_panel(source: str, frame: pd.DataFrame, columns: ColumnOptions, series
 
 
 def load_forecaster(path: Path, may_be_panel: bool = False) -> DeepLFMForecaster:
-    """Load the forecaster in a folder.
-
-    Args:
-        path: of the folder.
-        may_be_panel: the command takes a forecaster of many series too.
-    """
+    """Load the forecaster in a folder."""
     import deeplfm
     from deeplfm.estimators import DeepLFMForecaster
 

@@ -48,12 +48,6 @@ class Autoregression(nn.Module):
     over paths, each a Gaussian as wide as their number leaves gaps between them (Silverman's rule),
     shrunk to their mean so that the variance is theirs. Within the rows it predicts one step ahead of
     known values, before them their mean and variance.
-
-    Args:
-        config: of the model of one step, with lags × outputs as inputs, the latest row first.
-        seed: of features and paths.
-        n_lags: number L of rows that a step depends on.
-        n_rows: length R of the series; :meth:`set_train_data` fills it.
     """
 
     series: Tensor

@@ -39,23 +39,14 @@ class NotNumbersError(InputError, TypeError):
 
 @dataclass(frozen=True)
 class Arrays:
-    """Inputs, targets and weights of the rows of a fit, in the order of their use.
-
-    Attributes:
-        x: all inputs, in the type that the user chose.
-        y: all targets.
-        weight: of every row; ``None`` where all that count have weight 1.
-        index: which rows count, in which order; ``None`` for all in their own order.
-        are_mapped: whether some are memory-mapped.
-        error: standard deviation of the measurement error of each target; ``None`` without one.
-    """
+    """Inputs, targets and weights of the rows of a fit, in the order of their use."""
 
     x: NDArray[Any]
     y: NDArray[Any]
-    weight: Array | None
-    index: Index | None
+    weight: Array | None  # None where all that count have weight 1
+    index: Index | None  # which rows count, in which order; None for all in their own
     are_mapped: bool
-    error: Array | None = None
+    error: Array | None = None  # standard deviations of measurement errors
 
     @classmethod
     def of(

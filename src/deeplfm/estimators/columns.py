@@ -29,19 +29,12 @@ _DS = "ds"  # the column of times by the convention of Prophet and Nixtla
 
 @dataclass(frozen=True)
 class Roles:
-    """Roles of the columns of a frame.
+    """Roles of the columns of a frame."""
 
-    Attributes:
-        time: name of the column of times; ``None`` for an index without a name.
-        targets: names of the columns to be predicted.
-        covariates: names of the columns that are known at all times.
-        time_columns: the columns of a year and its parts, if the time is in several.
-    """
-
-    time: Name | None
+    time: Name | None  # None for an index without a name
     targets: list[Name]
     covariates: list[Name]
-    time_columns: tuple[Name, ...] = ()
+    time_columns: tuple[Name, ...] = ()  # those of a year and its parts
 
     @classmethod
     def choose(cls, frame: pd.DataFrame, time: Any, targets: Any, covariates: Any) -> Roles:

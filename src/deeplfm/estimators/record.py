@@ -32,16 +32,7 @@ _DRAWN, _PER_STEP = (
 
 @dataclass(frozen=True)
 class Record:
-    """Rows of targets and covariates by time.
-
-    Attributes:
-        timeline: kind, zone and step of time.
-        targets: names of the columns to be predicted.
-        covariates: names of the columns that are known at all times.
-        rows: targets and covariates as floats, by time, in order; of categories the numbers of levels.
-        known: categories and calendar among the inputs.
-        missing_values: numbers that mark a missing target.
-    """
+    """Rows of targets and covariates by time."""
 
     timeline: Timeline
     targets: list[Name]
@@ -159,10 +150,6 @@ class Record:
         """Times at which a figure draws a prediction: rows, missing steps between them, and a forecast.
 
         Where steps are uneven, even times between them show what a line from row to row would hide.
-
-        Args:
-            ahead: times of a forecast.
-            n_rows: of the last rows; by default all.
         """
         index = self.rows.index[-min(n_rows or len(self.rows), len(self.rows)) :]
         if ahead is None or len(ahead) == 0:

@@ -26,14 +26,7 @@ _MODELS = (
 
 @dataclass(eq=False)
 class DemoResult:
-    """Predictions, scores and seconds to fit of each model.
-
-    Attributes:
-        data: the toy series.
-        posteriors: prediction of all rows, in standardised units.
-        scores: nmse, mnll and coverage95 by model and part ("interpolation", "extrapolation").
-        seconds: to fit.
-    """
+    """Predictions, scores and seconds to fit of each model."""
 
     data: ToyData
     posteriors: dict[str, Predictive] = field(default_factory=dict)
@@ -42,12 +35,7 @@ class DemoResult:
 
 
 def run_demo(seed: int = 0, quick: bool = False) -> DemoResult:
-    """Fit four models to the toy and score them on the gap and beyond the data.
-
-    Args:
-        seed: of the noise and of every model.
-        quick: train a few steps, in seconds.
-    """
+    """Fit four models to the toy and score them on the gap and beyond the data."""
     result = DemoResult(toy_system(seed))
     data, inputs, outputs = result.data, result.data.inputs, result.data.outputs
     for entry in _MODELS:

@@ -30,14 +30,7 @@ def score(
     part: str,
     outputs: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Scores of a prediction, one row for each output: nmse, mnll and coverage95.
-
-    Args:
-        posterior: prediction of the same rows as the targets, in the same units.
-        target: observations; NaN is left out, so that one prediction of all rows serves every part.
-        part: name of the rows, such as "extrapolation".
-        outputs: names of the outputs; by default "0", "1", ...
-    """
+    """Scores of a prediction, one row for each output: nmse, mnll and coverage95."""
     if posterior.mean.shape != target.shape:
         raise InputError(
             f"score: prediction and target must have one shape, found "
@@ -86,11 +79,6 @@ def validation_curve(model: Any, split: Split, seed: int) -> list[dict[str, floa
     """Step, NMSE and MNLL during the training of a model's first candidate; empty for other models.
 
     The candidate is trained again on all training rows, without held-out rows of its own.
-
-    Args:
-        model: a fitted estimator.
-        split: a table whose part ``validation`` is scored.
-        seed: of the training.
     """
     model = getattr(model, "regressor_", model)  # of a comparator made of our parts
     if not isinstance(model, DeepLFMRegressor) or VALIDATION not in split.x_test:

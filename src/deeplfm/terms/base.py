@@ -83,19 +83,12 @@ class HiddenPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The parts that a term adds to a model of some rows.
-
-    Attributes:
-        blocks: blocks of the output layer.
-        residual: what the term leaves of the rows for the terms that are planned after it.
-        hidden: hidden layers that the blocks see.
-        initialise_model: starting values that need the whole model, set last.
-    """
+    """The parts that a term adds to a model of some rows."""
 
     blocks: list[BlockPlan]
-    residual: Rows
+    residual: Rows  # what is left for the terms that are planned after it
     hidden: HiddenPlan | None = None
-    initialise_model: Callable[[DeepLFM], None] | None = None
+    initialise_model: Callable[[DeepLFM], None] | None = None  # needs the whole model: last
 
 
 @dataclass(frozen=True)

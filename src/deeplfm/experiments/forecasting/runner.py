@@ -28,12 +28,6 @@ def run_benchmark(
 
     Records are appended to a file of JSON lines as they are made, and those that are there already are
     not made again: an interrupted run goes on where it stopped.
-
-    Args:
-        series: what to forecast.
-        models: names from :mod:`deeplfm.experiments.forecasting.models`.
-        file: of the records.
-        on_record: called with each new record.
     """
     known = read_records(file)
     done = set(zip(known["series"], known["model"], strict=True)) if len(known) else set()
