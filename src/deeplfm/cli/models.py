@@ -34,7 +34,7 @@ def models(output: OutputOptions) -> None:
             "text": name.lower().replace(" ", "-"),
             "summary": "member of the ensemble, neither LFM nor DLFM",
         }
-    terms = {name: _of_class(kind) for name, kind in TERMS.items()}
+    terms = {name: _of_class(TERMS[name]) for name in sorted(TERMS)}
     terminal = Terminal(output)
     for title, entries in (("model", named), ("term", terms)):
         rows = [(entry["text"], entry["summary"]) for entry in entries.values()]
