@@ -154,13 +154,6 @@ class Layer(nn.Module):
         widths = (block.features.n_columns for block in self.blocks)
         return [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
 
-    def named_columns(self) -> dict[str, list[slice]]:
-        """Columns of Φ of each name, in the order of the blocks."""
-        found: dict[str, list[slice]] = {}
-        for block, columns in zip(self.blocks, self.column_slices(), strict=True):
-            found.setdefault(block.name, []).append(columns)
-        return found
-
     def features(
         self,
         x: Float[Tensor, "N P"],

@@ -1,5 +1,6 @@
 """``deeplfm demo`` as a user meets it: output, files, errors, exit codes."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -34,7 +35,7 @@ def call(*arguments):
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
-    done = run("demo", "--quick", "--out", "here", cwd=folder)
+    done = run("demo", "--quick", "--out", "here", "--json", "new/scores.json", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder, done
 
@@ -71,6 +72,22 @@ def test_figure_is_written_where_it_says(quick):
     folder, done = quick
     assert "Figure: here/toy.png" in done.stdout
     assert (folder / "here" / "toy.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_scores_are_written_as_json(quick):
+    folder, _ = quick
+    content = json.loads((folder / "new" / "scores.json").read_text())
+    assert set(content) == {"rows", "versions", "settings"}
+    keys = {"model", "split", "output", "seed", "nmse", "mnll", "coverage95", "seconds"}
+    assert all(set(row) == keys for row in content["rows"])
+    assert {(row["model"], row["split"]) for row in content["rows"]} == {
+        (model, split)
+        for model in ("GP", "DGP-EQ", "DLFM", "ensemble")
+        for split in ("interpolation", "extrapolation")
+    }
+    assert content["versions"]["deeplfm"] == deeplfm.__version__
+    assert content["settings"]["quick"] is True
+    assert content["settings"]["models"]["DGP-EQ"]["follows_paper"] is False
 
 
 def test_version_and_help(capsys):
@@ -114,6 +131,8 @@ def test_out_that_cannot_be_written(tmp_path, capsys, monkeypatch, no_training):
 
 
 def test_names_taken_by_folders(tmp_path, capsys, no_training):
+    assert call("demo", "--out", tmp_path, "--json", tmp_path) == 2
+    assert "--json:" in error_line(capsys)
     (tmp_path / "toy.png").mkdir()
     assert call("demo", "--out", tmp_path) == 2
     assert "toy.png is a folder" in error_line(capsys)
@@ -123,6 +142,7 @@ def test_names_taken_by_folders(tmp_path, capsys, no_training):
     "arguments",
     [
         ["demo", "--preset", "best"],
+        ["demo", "--variant", "mine"],
         ["demo", "--seed", "one"],
         ["demo", "--seed", "-1"],
         ["demo", "--nothing"],

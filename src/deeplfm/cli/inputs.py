@@ -54,9 +54,12 @@ class Series:
 def read_series(source: str, file: FileOptions, columns: ColumnOptions) -> Series:
     """Read a table and determine the roles of its columns."""
     from deeplfm.cli.clocks import time_columns_of, times_beside_row_numbers
-    from deeplfm.estimators.known_inputs import is_category
+    from deeplfm.estimators.known_inputs import is_category, mostly_numbers
     from deeplfm.estimators.over_series import series_column
     from deeplfm.estimators.year_columns import are_parts_of_a_year
+
+    def is_number(column: pd.Series) -> bool:  # and neither truth value, duration nor timestamp
+        return column.dtype.kind not in "bmM" and (column.isna().all() or mostly_numbers(column))
 
     frame = read_frame(source, file)
     series = series_column(frame, columns.series)
@@ -70,7 +73,7 @@ def read_series(source: str, file: FileOptions, columns: ColumnOptions) -> Serie
     time_columns = time_columns_of(frame, columns.time, stamps, named, source)
     taken = [*time_columns, *covariates, *errors, *([] if stamps is None else frame.columns[:1])]
     others = [name for name in frame.columns if name not in taken]
-    left_out = [] if targets else [name for name in others if not _is_numeric(frame[name])]
+    left_out = [] if targets else [name for name in others if not is_number(frame[name])]
     targets = targets or [name for name in others if name not in left_out]
     _check_roles(source, frame, time_columns, targets, covariates, errors)
     numbers = [*targets, *errors, *(name for name in covariates if not is_category(frame[name]))]
@@ -244,16 +247,6 @@ def _by_time(
     if len(times) == 2:
         result = result.set_axis(joined_times(frame, (str(times[0]), str(times[1])), source))
     return result
-
-
-def _is_numeric(column: pd.Series) -> bool:
-    """Whether most values of a column are numbers."""
-    import pandas as pd
-
-    if column.dtype.kind in "bmM":  # true and false, durations, timestamps
-        return False
-    numbers = pd.to_numeric(column, errors="coerce")
-    return column.isna().all() or 2 * numbers.notna().sum() > column.notna().sum()
 
 
 def _check_roles(

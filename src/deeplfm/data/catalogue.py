@@ -80,7 +80,7 @@ def fetch(name: str, folder: str | Path | None = None, **options: Any) -> list[P
     Args:
         name: one of :func:`available`.
         folder: where to put copies; ``None`` leaves the files where they are found.
-        options: toy: ``seed``; charis: ``record``, ``first``, ``length``.
+        options: toy: ``variant``, ``seed``; charis: ``record``, ``first``, ``length``.
     """
     dataset = _find(name)
     paths = dataset.fetcher(**_checked(dataset.fetcher, name, options))
@@ -107,7 +107,7 @@ def load(name: str, **options: Any) -> pd.DataFrame | Fold:
 
     Args:
         name: one of :func:`available`.
-        options: toy: ``seed``; charis: ``record``, ``first``, ``length``; powerplant
+        options: toy: ``variant``, ``seed``; charis: ``record``, ``first``, ``length``; powerplant
             and protein: ``fold``.
 
     >>> load("toy", seed=1).columns.tolist()
@@ -139,22 +139,22 @@ def _copied(path: Path, target: Path) -> Path:
     return target
 
 
-def _load_toy(seed: int = 0) -> pd.DataFrame:
+def _load_toy(variant: str = "published", seed: int = 0) -> pd.DataFrame:
     """The toy; the column ``split`` is train, interpolation or extrapolation."""
     import pandas as pd
 
-    toy = toy_system(seed)
+    toy = toy_system(variant, seed)
     frame = pd.DataFrame({"time": toy.time, "value": toy.value, "split": "train"})
     frame.loc[toy.interpolation, "split"] = "interpolation"
     frame.loc[toy.extrapolation, "split"] = "extrapolation"
     return frame
 
 
-def _fetch_toy(seed: int = 0) -> list[Path]:
+def _fetch_toy(variant: str = "published", seed: int = 0) -> list[Path]:
     from deeplfm.data.tables import write_table
 
-    path = data_cache() / f"toy_{seed}.csv"
-    write_table(_load_toy(seed), path, index=False)
+    path = data_cache() / f"toy_{variant}_{seed}.csv"
+    write_table(_load_toy(variant, seed), path, index=False)
     return [path]
 
 

@@ -19,10 +19,12 @@ from numpy import ndarray
 
 from deeplfm.errors import ConfigError
 
+VARIANTS = ("published", "text")
+
 _DECAYS = (0.01, 0.02)  # γ of the first and of the second system
 _FREQUENCY = 1.0  # λ of the wave that the published code passes through both
 _END, _N_ROWS = 15.0, 750
-_NOISE_STD = 0.15
+_NOISE_STD = {"published": 0.15, "text": 0.2}
 _FORCE = ((0.5, 0.5), (-0.5, 0.5), (3.0, -3j), (-3.0, 3j))  # (ω_k, c_k)
 
 
@@ -30,6 +32,7 @@ _FORCE = ((0.5, 0.5), (-0.5, 0.5), (3.0, -3j), (-3.0, 3j))  # (ω_k, c_k)
 class ToyData:
     """One series with a gap inside the training rows and a tail after them."""
 
+    variant: str
     seed: int
     time: Float64[ndarray, " N"]
     value: Float64[ndarray, " N"]
@@ -55,11 +58,14 @@ class ToyData:
         return (values - known.mean()) / known.std()
 
 
-def toy_system(seed: int = 0) -> ToyData:
-    r"""Simulate the toy of the paper's extrapolation figure, as the authors' code does.
+def toy_system(variant: str = "published", seed: int = 0) -> ToyData:
+    r"""Simulate the toy of the paper's extrapolation figure.
 
-    Every response runs over the whole record, and the second one takes the complex first one for its
-    time, f₁(t) = ∫_0^15 (e^{jλ(t−τ)} − e^{−γ₁(t−τ)})/(γ₁+jλ) u(τ) dτ, y = Re f₂(f₁(t)) + 0.15 ε.
+    "published" is the figure of the authors' code: every response runs over the whole record, and the
+    second one takes the complex first one for its time,
+    f₁(t) = ∫_0^15 (e^{jλ(t−τ)} − e^{−γ₁(t−τ)})/(γ₁+jλ) u(τ) dτ, y = Re f₂(f₁(t)) + 0.15 ε.
+    "text" is the description in the paper: f₁(t) = ∫_0^t e^{−γ₁(t−τ)} u(τ) dτ, then the response of the
+    second system at "time" f₁(t), and noise of variance 0.04.
 
     Returns:
         750 rows: 500 to train on, a gap of 100 and 150 at the end.
@@ -69,20 +75,33 @@ def toy_system(seed: int = 0) -> ToyData:
         >>> toy.inputs[toy.train].min().item(), toy.inputs[toy.train].max().item()
         (0.0, 1.0)
     """
+    if variant not in VARIANTS:
+        raise ConfigError(
+            f"toy_system: variant {variant!r} is not known. Choose one of {', '.join(VARIANTS)}."
+        )
     time = np.linspace(0.0, _END, _N_ROWS)
-    first = _whole_record(time, _DECAYS[0], _END)
-    clean = _whole_record(first, _DECAYS[1], float(first.real.max())).real
+    clean = _published(time) if variant == "published" else _text(time)
     noise = np.random.default_rng(seed).normal(size=_N_ROWS)
     row = np.arange(_N_ROWS)
     return ToyData(
+        variant=variant,
         seed=seed,
         time=time,
-        value=clean + _NOISE_STD * noise,
+        value=clean + _NOISE_STD[variant] * noise,
         clean=clean,
         train=np.concatenate([row[:125], row[225:600]]),
         interpolation=row[125:225],
         extrapolation=row[600:],
     )
+
+
+def _published(time: Float64[ndarray, " N"]) -> Float64[ndarray, " N"]:
+    first = _whole_record(time, _DECAYS[0], _END)
+    return _whole_record(first, _DECAYS[1], float(first.real.max())).real
+
+
+def _text(time: Float64[ndarray, " N"]) -> Float64[ndarray, " N"]:
+    return _response(_response(time, _DECAYS[0]), _DECAYS[1])
 
 
 def _whole_record(
@@ -101,6 +120,17 @@ def _transform(rate: complex, end: float) -> complex:
         complex(amplitude * np.expm1((1j * frequency - rate) * end) / (1j * frequency - rate))
         for frequency, amplitude in _FORCE
     )
+
+
+def _response(time: Float64[ndarray, " N"], decay: float) -> Float64[ndarray, " N"]:
+    """∫_0^t e^{−γ(t−τ)} u(τ) dτ, also for negative t."""
+    waves = [
+        amplitude
+        * (np.exp(1j * frequency * time) - np.exp(-decay * time))
+        / (decay + 1j * frequency)
+        for frequency, amplitude in _FORCE
+    ]
+    return np.sum(waves, axis=0).real
 
 
 State = Float64[ndarray, " D"]

@@ -17,7 +17,7 @@ from pandas.api.interchange import from_dataframe
 from pandas.api.types import infer_dtype, is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
 from deeplfm.errors import InputError
-from deeplfm.estimators.known_inputs import KnownInputs, Name
+from deeplfm.estimators.known_inputs import KnownInputs, Name, mostly_numbers
 from deeplfm.estimators.predictions import SUFFIXES
 from deeplfm.estimators.stamps import LARGEST, holds_timestamps
 from deeplfm.estimators.year_columns import find_year_columns, join_year_columns
@@ -255,8 +255,7 @@ def _numeric_columns(frame: pd.DataFrame, taken: set[Any]) -> list[Name]:
             continue
         is_numeric = is_numeric_dtype(column.dtype)
         if infer_dtype(column, skipna=True) in ("string", "mixed", "mixed-integer", *_NUMBERS):
-            numbers = pd.to_numeric(column.astype(object), errors="coerce")
-            is_numeric |= 2 * numbers.notna().sum() > column.notna().sum()
+            is_numeric |= mostly_numbers(column)
         if is_numeric:
             numbers_of(column, f"column {name!r}")
             found.append(name)

@@ -10,7 +10,7 @@ import torch
 
 from deeplfm.data.simulated import ToyData, toy_system
 from deeplfm.experiments.models import comparator, dlfm, ensemble
-from deeplfm.experiments.scores import score
+from deeplfm.experiments.scores import plain, score
 from deeplfm.predictive.mixture import Predictive
 
 PAPER = {"DGP-EQ": (1.4, 3.7), "DLFM": (1.5, 2.4)}  # extrapolation NMSE and MNLL
@@ -26,17 +26,26 @@ _MODELS = (
 
 @dataclass(eq=False)
 class DemoResult:
-    """Predictions, scores and seconds to fit of each model."""
+    """Predictions, scores by model and part, seconds to fit and settings of each model."""
 
     data: ToyData
     posteriors: dict[str, Predictive] = field(default_factory=dict)
     scores: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The scores as rows of a JSON document."""
+        return [
+            {"model": model, "seed": self.data.seed, **scores, "seconds": self.seconds[model]}
+            for (model, _), scores in self.scores.items()
+        ]
 
 
-def run_demo(seed: int = 0, quick: bool = False) -> DemoResult:
+def run_demo(variant: str = "published", seed: int = 0, quick: bool = False) -> DemoResult:
     """Fit four models to the toy and score them on the gap and beyond the data."""
-    result = DemoResult(toy_system(seed))
+    result = DemoResult(toy_system(variant, seed))
     data, inputs, outputs = result.data, result.data.inputs, result.data.outputs
     for entry in _MODELS:
         model, name = entry.build(seed=seed, is_quick=quick, budget=None), entry.label
@@ -51,4 +60,5 @@ def run_demo(seed: int = 0, quick: bool = False) -> DemoResult:
             rows = getattr(data, part)
             target[rows] = torch.as_tensor(outputs[rows])
             (result.scores[name, part],) = score(result.posteriors[name], target, part)
+        result.settings[name] = plain(model.get_params(deep=False))
     return result

@@ -60,7 +60,7 @@ class Response(HarmonicMap):
 
     def __init__(
         self,
-        *sizes: int,
+        *sizes: Any,
         lower_limit: float = 0.0,
         positive_sensitivity: bool = False,
         **options: Any,

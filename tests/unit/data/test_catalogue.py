@@ -173,7 +173,9 @@ def test_names_and_options_that_are_not_known() -> None:
     )
     with pytest.raises(ConfigError, match="data set 'toi' is not known"):
         fetch("toi")
-    with pytest.raises(ConfigError, match=r"toy: no option is named 'fold'. Choose from seed\."):
+    with pytest.raises(
+        ConfigError, match=r"toy: no option is named 'fold'. Choose from variant, seed\."
+    ):
         load("toy", fold=1)
     with pytest.raises(ConfigError, match=r"powerplant: no option is named 'seed'. It has none\."):
         fetch("powerplant", seed=1)
@@ -192,16 +194,16 @@ def test_a_folder_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_toy_is_a_table_and_a_file(cache: Path, tmp_path: Path) -> None:
-    toy, frame = toy_system(3), load("toy", seed=3)
+    toy, frame = toy_system("text", 3), load("toy", variant="text", seed=3)
     assert frame["time"].tolist() == toy.time.tolist()
     assert frame["value"].tolist() == toy.value.tolist()
     for split in ("train", "interpolation", "extrapolation"):
         assert np.flatnonzero(frame["split"] == split).tolist() == getattr(toy, split).tolist()
-    assert fetch("toy", seed=3) == [cache / "toy_3.csv"]
+    assert fetch("toy", variant="text", seed=3) == [cache / "toy_text_3.csv"]
     (path,) = fetch("toy", tmp_path / "new" / "folder")
-    assert path == tmp_path / "new" / "folder" / "toy_0.csv"
+    assert path == tmp_path / "new" / "folder" / "toy_published_0.csv"
     pd.testing.assert_frame_equal(read_table(path), load("toy"), check_exact=True)
-    assert fetch("toy", cache) == [cache / "toy_0.csv"]  # there already
+    assert fetch("toy", cache) == [cache / "toy_published_0.csv"]  # there already
 
 
 def test_a_place_for_copies_that_cannot_be_written(tmp_path: Path) -> None:

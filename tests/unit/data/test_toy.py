@@ -4,16 +4,17 @@ import dataclasses
 
 import numpy as np
 import pytest
-from scipy.integrate import quad_vec
+from scipy.integrate import quad, quad_vec
 
-from deeplfm.data.simulated import toy_system
+from deeplfm.data.simulated import VARIANTS, toy_system
+from deeplfm.errors import ConfigError, DeepLFMError
 
 
 def force(t):
     return np.cos(t / 2) + 6 * np.sin(3 * t)
 
 
-def by_quadrature(time):
+def published_by_quadrature(time):
     def system(t, decay, end):
         def integrand(tau):
             waves = np.exp(1j * (t - tau)) - np.exp(-decay * (t - tau))
@@ -25,13 +26,30 @@ def by_quadrature(time):
     return system(first, 0.02, first.real.max()).real
 
 
-def test_it_agrees_with_quadrature():
-    toy = toy_system()
-    np.testing.assert_allclose(toy.clean, by_quadrature(toy.time), rtol=0, atol=1e-7)
+def text_by_quadrature(time):
+    def system(t, decay):
+        return np.array(
+            [quad(lambda s: np.exp(-decay * (e - s)) * force(s), 0, e, limit=200)[0] for e in t]  # noqa: B023
+        )
+
+    return system(system(time, 0.01), 0.02)
 
 
-def test_rows_of_each_split():
-    toy = toy_system()
+def test_published_variant_against_quadrature():
+    toy = toy_system("published")
+    np.testing.assert_allclose(toy.clean, published_by_quadrature(toy.time), rtol=0, atol=1e-7)
+
+
+def test_text_variant_against_quadrature():
+    toy = toy_system("text")
+    some = slice(None, None, 37)
+    expected = text_by_quadrature(toy.time[some])
+    np.testing.assert_allclose(toy.clean[some], expected, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_rows_of_each_split(variant):
+    toy = toy_system(variant)
     assert toy.time[[0, -1]].tolist() == [0.0, 15.0]
     splits = np.concatenate([toy.train, toy.interpolation, toy.extrapolation])
     assert sorted(splits) == list(range(750))
@@ -39,8 +57,9 @@ def test_rows_of_each_split():
     assert toy.interpolation.tolist() == list(range(125, 225))
 
 
-def test_scaling_uses_the_training_rows_only():
-    toy = toy_system()
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_scaling_uses_the_training_rows_only(variant):
+    toy = toy_system(variant)
     inputs, outputs = toy.inputs[toy.train], toy.outputs[toy.train]
     assert inputs.shape == outputs.shape == (500, 1)
     assert (inputs.min(), inputs.max()) == (0.0, 1.0)
@@ -50,9 +69,10 @@ def test_scaling_uses_the_training_rows_only():
     np.testing.assert_array_equal(toy.standardised(toy.value), toy.outputs[:, 0])
 
 
-def test_noise():
-    toy = toy_system(seed=3)
-    noise = (toy.value - toy.clean) / 0.15
+@pytest.mark.parametrize(("variant", "std"), [("published", 0.15), ("text", 0.2)])
+def test_noise(variant, std):
+    toy = toy_system(variant, seed=3)
+    noise = (toy.value - toy.clean) / std
     assert abs(noise.mean()) * np.sqrt(750) < 5
     assert abs(noise.var() - 1) / np.sqrt(2 / 750) < 5
 
@@ -67,3 +87,9 @@ def test_seed_decides_the_noise_and_nothing_else():
 def test_data_cannot_be_reassigned():
     with pytest.raises(dataclasses.FrozenInstanceError):
         toy_system().seed = 3
+
+
+def test_unknown_variant_is_refused():
+    with pytest.raises(ConfigError, match=r"toy_system: variant 'paper' .* published, text"):
+        toy_system("paper")
+    assert issubclass(ConfigError, DeepLFMError)
