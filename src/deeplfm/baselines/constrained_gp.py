@@ -15,8 +15,7 @@ from torch import Tensor
 
 from deeplfm.baselines.base import Baseline, of_functions
 from deeplfm.baselines.deep_states import DeepStates
-from deeplfm.baselines.gradient_matching import Matching
-from deeplfm.baselines.systems import SYSTEMS, System, follow
+from deeplfm.baselines.gradient_matching import SYSTEMS, Matching, System, follow
 from deeplfm.errors import ConfigError, InputError, TrainingDivergedError
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import generator_for

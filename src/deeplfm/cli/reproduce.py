@@ -257,7 +257,7 @@ def _print_written(paths: list[Path], run: RunOptions) -> None:
 def _notes(outcome: Outcome, tasks: list[Task], folder: Path) -> list[str]:
     """Results of other code, and results of other settings that are not shown."""
     from deeplfm.experiments.runner import left_aside
-    from deeplfm.experiments.source import source_digest
+    from deeplfm.experiments.tasks import source_digest
 
     notes = []
     n_old = sum(record.get("source") != source_digest() for record in outcome.records)

@@ -94,17 +94,14 @@ class Arrays:
             return None
         return self.error[rows if self.index is None else self.index[rows]]
 
-    def chunks(self) -> Iterator[tuple[Array, Array, Array | None]]:
-        """Inputs, targets and weights of all rows, a bounded number at a time."""
-        n_rows = _chunk_rows(self.x.shape[1] + self.y.shape[1])
-        for first in range(0, len(self), n_rows):
-            yield self.read(slice(first, first + n_rows))
+    def chunks(self, only_own: bool = False) -> Iterator[tuple[Array, Array, Array | None]]:
+        """Inputs, targets and weights of all rows, a bounded number at a time.
 
-    def own_chunks(self) -> Iterator[tuple[Array, Array, Array | None]]:
-        """The chunks that this process reads of those of all rows: all, unless several share a fit."""
+        ``only_own`` are those that this process reads: all, unless several share a fit.
+        """
         n_rows = _chunk_rows(self.x.shape[1] + self.y.shape[1])
         firsts = range(0, len(self), n_rows)
-        for first in firsts[world().part(len(firsts))]:
+        for first in firsts[world().part(len(firsts))] if only_own else firsts:
             yield self.read(slice(first, first + n_rows))
 
     def merged(self) -> Arrays:

@@ -20,16 +20,18 @@ from typing import Any
 import numpy as np
 import torch
 
+import deeplfm
 from deeplfm.experiments.declaration import Case, Entry, Split
 from deeplfm.experiments.models import NotAvailableError
 from deeplfm.experiments.scores import plain, score, validation_curve, write_document
-from deeplfm.experiments.source import source_digest
 from deeplfm.io.files import versions, write_whole
 from deeplfm.terms import to_json
 
 DONE, FAILED, NOT_AVAILABLE = "done", "failed", "not available"
 Record = dict[str, Any]
 _SAME_DECIMALS = 8
+# Records have the data and settings of an experiment themselves; the others only present results.
+_ASIDE = ("cli", "plots", "report", "experiments")
 
 
 @dataclass(frozen=True)
@@ -268,3 +270,16 @@ def _clock(seconds: dict[str, float], name: str) -> Iterator[None]:
 
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9=]+", "-", text.lower()).strip("-")
+
+
+@cache
+def source_digest() -> str:
+    """Twelve letters that change with the code of the models, read once in each process."""
+    root = Path(deeplfm.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*")):
+        place = path.relative_to(root)
+        if path.suffix in (".py", ".cpp") and place.parts[0] not in _ASIDE:
+            digest.update(place.as_posix().encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]

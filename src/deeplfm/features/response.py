@@ -34,12 +34,10 @@ class Response(HarmonicMap):
     where h_k is the free response whose k-th derivative is 1 at s = 0, and all others 0. For several
     inputs the complex features are summed over the input dimensions, as in the paper.
 
-    Args:
-        *sizes: ``n_inputs``, ``n_forces``, ``n_features``, ``n_groups``, as in :class:`FeatureMap`.
+    Args beside those of :class:`FeatureMap`:
         lower_limit: a, where the convolution begins. The paper's a = 0 forces f(0) = 0; −∞ is a
             system that was running long before the data.
         positive_sensitivity: S = |ρ| of the learned ρ, as in the authors' code.
-        **options: ``extras`` and ``shared_forces``, as in :class:`FeatureMap`.
     """
 
     spectral_variance: ClassVar[float] = 2.0

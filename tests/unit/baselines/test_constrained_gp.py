@@ -10,8 +10,7 @@ from sklearn.gaussian_process.kernels import Matern
 from deeplfm.baselines.constrained_gp import ConstrainedGP
 from deeplfm.baselines.deep_states import DeepStates
 from deeplfm.baselines.evidence import fit_from
-from deeplfm.baselines.gradient_matching import Matching
-from deeplfm.baselines.systems import SYSTEMS, follow
+from deeplfm.baselines.gradient_matching import SYSTEMS, Matching, follow
 from deeplfm.data.simulated import SimulatedData, fitzhugh_nagumo
 from deeplfm.predictive.mixture import coverage, nmse
 
