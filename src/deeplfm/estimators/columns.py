@@ -23,7 +23,6 @@ from deeplfm.estimators.stamps import LARGEST, holds_timestamps
 from deeplfm.estimators.year_columns import find_year_columns, join_year_columns
 
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "boolean", "empty")
-_NAME = str | int | np.integer
 _MOST_LISTED = 20
 _DS = "ds"  # the column of times by the convention of Prophet and Nixtla
 
@@ -49,7 +48,7 @@ class Roles:
         several = _time_columns(frame, time)
         if not several:
             time = _default_time(frame) if time is None else time
-            if time is not None and not isinstance(time, _NAME):
+            if time is not None and not isinstance(time, str | int | np.integer):
                 raise InputError(f"time: {time!r} found. Give the name of one column.")
         if several:
             clock: Any = " ".join(map(str, several))
@@ -122,7 +121,11 @@ def as_frame(data: Any, where: str) -> pd.DataFrame:
         )
     if data.empty:
         raise InputError(f"{where}: a frame of shape {data.shape} found. Give rows and columns.")
-    odd = [name for name in data.columns if isinstance(name, bool) or not isinstance(name, _NAME)]
+    odd = [
+        name
+        for name in data.columns
+        if not isinstance(name, str | int | np.integer) or isinstance(name, bool)
+    ]
     if odd:
         raise InputError(
             f"{where}: {odd[0]!r} is no name of a column. Name columns by texts: "
@@ -192,7 +195,7 @@ def listing(items: Sequence[Any]) -> str:
 def _listed(names: Any) -> list[Any]:
     if names is None:
         return []
-    return [names] if isinstance(names, _NAME) else list(names)
+    return [names] if isinstance(names, str | int | np.integer) else list(names)
 
 
 def _existing(frame: pd.DataFrame, names: Sequence[Any], where: str) -> list[Name]:
