@@ -171,10 +171,6 @@ def chosen_times(
     forecaster: DeepLFMForecaster, since: str | None, until: str | None, points: int | None
 ) -> pd.Index:
     """The times of the data, or evenly spaced ones between two times."""
-    import pandas as pd
-
-    from deeplfm.estimators.record import evenly
-
     index = forecaster.training_.index
     if since is None and until is None and points is None:
         return index
@@ -188,13 +184,23 @@ def chosen_times(
     last = index[-1] if until is None else read(until, "--until")[0]
     if first >= last:
         raise InputError(f"--from, --until: {first} is not before {last}. Give an earlier --from.")
-    ends = pd.Index([first, last], name=index.name)
-    return ends.union(evenly(ends, points or len(index)))
+    return _evenly(first, last, points or len(index), index.name)
 
 
 def time_name(forecaster: DeepLFMForecaster) -> str:
     """Label of the time axis."""
     return str(forecaster.timeline_.name or "time")
+
+
+def _evenly(first: Any, last: Any, count: int, name: Any) -> pd.Index:
+    import numpy as np
+    import pandas as pd
+
+    if isinstance(first, pd.Timestamp):
+        return pd.date_range(first, last, periods=count, name=name)
+    if isinstance(first, pd.Timedelta):
+        return pd.timedelta_range(first, last, periods=count, name=name)
+    return pd.Index(np.linspace(first, last, count), name=name)
 
 
 def _curve_table(times: pd.Index, curves: list[Any]) -> pd.DataFrame:

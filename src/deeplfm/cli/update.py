@@ -49,13 +49,13 @@ def update(
     forecaster = load_forecaster(model, may_be_panel=True)
     if forecaster.panel_ is not None:
         rows = panels.read_long(forecaster, data, file)
-        forecaster.update(rows, duplicates=duplicates)
+        forecaster.update(rows, duplicates=str(duplicates))
         forecaster.save(folder)
         results.terminal.print(f"Updated series with {len(rows)} rows", f"Model: {folder}")
         results.print({"model": folder, "rows": len(rows)})
         return
     before = len(forecaster.training_)
-    forecaster.update(read_like(forecaster, data, file), duplicates=duplicates)
+    forecaster.update(read_like(forecaster, data, file), duplicates=str(duplicates))
     forecaster.save(folder)
     after, added = len(forecaster.training_), len(forecaster.training_) - before
     (last,) = forecaster.timeline_.texts(forecaster.training_.index[-1:])

@@ -164,7 +164,7 @@ class Record:
         steps = np.diff(self.timeline.numbers(index))
         if not self._is_even(index):
             n_even = int(min(_DRAWN, _PER_STEP * steps.sum() / np.median(steps)))
-            return index.union(evenly(index, n_even))
+            return index.union(_evenly(index, n_even))
         usual = float(np.median(steps))
         wide = np.flatnonzero(steps > _WIDE * usual)
         n_missing = steps[wide].sum() / usual
@@ -288,7 +288,7 @@ def _series_label(stamps: pd.Index, frame: pd.DataFrame) -> Name | None:
     return None
 
 
-def evenly(index: pd.Index, n: int) -> pd.Index:
+def _evenly(index: pd.Index, n: int) -> pd.Index:
     """Even times between the first and the last one, which are counted too."""
     shares, span = np.linspace(0, 1, max(n, 2))[1:-1], index[-1] - index[0]
     if not isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex):
