@@ -27,6 +27,7 @@ _LONGEST_SERIES, _LONGEST_IN_BATCHES = 20_000, 100_000
 _LARGE = 2**24  # values, 128 MB in float64, that are not copied
 _MOST_COMPARED = 10_000  # rows among which equal ones are looked for
 _CHUNK_VALUES = 2**19  # 4 MB in float64
+_WILD = (f"larger than {LARGEST:g}", "Their squares overflow: give them in a larger unit.")
 
 
 # how messages write a time of the model, which a forecaster knows in its user's kind
@@ -173,13 +174,9 @@ class Arrays:
 def check_inputs(x: Any, n_columns: int | None = None, owner: str = "model") -> NDArray[Any]:
     """Inputs as a finite matrix of numbers; a vector is one column."""
     array = _matrix(x, "X")
-    n_bad, where = _count(array, lambda values: ~np.isfinite(values))
-    if n_bad:
-        raise InputError(
-            f"X: {n_bad} values are NaN or infinite (first: {where}). "
-            "Remove these rows, or fill the inputs: only targets may be missing."
-        )
-    _check_range(array, "X")
+    advice = "Remove these rows, or fill the inputs: only targets may be missing."
+    _refuse(array, lambda values: ~np.isfinite(values), "X", "NaN or infinite", advice)
+    _refuse(array, _is_wild, "X", *_WILD)
     if n_columns is not None and array.shape[1] != n_columns:
         advice = "Give the same columns in the same order."
         if np.asarray(x).ndim == 1:
@@ -228,13 +225,9 @@ def check_targets(
         raise InputError(
             f"y: {len(array)} rows, but X has {n_rows}. Give one target row per input."
         )
-    n_infinite, where = _count(array, np.isinf)
-    if n_infinite:
-        raise InputError(
-            f"y: {n_infinite} values are infinite (first: {where}). "
-            "Remove them, or write NaN to mark them as missing."
-        )
-    _check_range(array, "y")
+    advice = "Remove them, or write NaN to mark them as missing."
+    _refuse(array, np.isinf, "y", "infinite", advice)
+    _refuse(array, _is_wild, "y", *_WILD)
     n_rows = n_rows if index is None else len(index)
     none = np.zeros(array.shape[1], dtype=np.int64)
     own = sum((np.isnan(chunk).sum(0) for _, chunk in _chunks(array, index)), start=none)
@@ -246,16 +239,6 @@ def check_targets(
                 f"{fewest_known} are needed. Leave the column out, or give more data."
             )
     return array
-
-
-def _check_range(array: NDArray[Any], name: str) -> None:
-    """Refuse numbers so large that their squares overflow."""
-    n_large, where = _count(array, lambda values: np.abs(values) > LARGEST)
-    if n_large:
-        raise InputError(
-            f"{name}: {n_large} values are larger than {LARGEST:g} (first: {where}), beyond which "
-            "squares overflow. Give them in a larger unit."
-        )
 
 
 def check_weights(sample_weight: Any, n_rows: int) -> Array | None:
@@ -340,10 +323,18 @@ def _chunks(array: NDArray[Any], index: Index | None = None) -> Iterator[tuple[i
         yield first, _double(array[rows] if index is None else array[index[rows]])
 
 
-def _count(
-    array: NDArray[Any], is_bad: Callable[[Array], NDArray[np.bool_]]
-) -> tuple[int, str | None]:
-    """How many values are bad, and where the first is."""
+def _is_wild(values: Array) -> NDArray[np.bool_]:
+    return np.abs(values) > LARGEST
+
+
+def _refuse(
+    array: NDArray[Any],
+    is_bad: Callable[[Array], NDArray[np.bool_]],
+    name: str,
+    what: str,
+    advice: str,
+) -> None:
+    """Refuse an array with bad values: how many there are, and where the first is."""
     total, where = 0, None
     for first, chunk in _chunks(array):
         bad = is_bad(chunk)
@@ -352,7 +343,9 @@ def _count(
             where = f"row {first + row}, column {column}"
         total += int(bad.sum())
     totals, places = zip(*world().gather((total, where)), strict=True)
-    return sum(totals), next((place for place in places if place), None)
+    if n_bad := sum(totals):
+        first = next(place for place in places if place)
+        raise InputError(f"{name}: {n_bad} values are {what} (first: {first}). {advice}")
 
 
 def _double(values: NDArray[Any]) -> Array:
