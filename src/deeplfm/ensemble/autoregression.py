@@ -243,8 +243,7 @@ class Autoregression(nn.Module):
     ) -> Float[Tensor, "S H D"]:
         """Paths at least as far as the last of some rows."""
         place = torch.where(self._is_beyond(x), 0, self.place(x))
-        # cubic interpolation needs one step more
-        n_steps = max(0, int(place.max().ceil()) + 2 - len(self.series))
+        n_steps = max(0, int(place.max().ceil()) + 2 - len(self.series))  # 1 more for a cubic
         if stream == "prediction" and self._paths is not None and self._paths.shape[1] >= n_steps:
             return self._paths
         generator = generator_for(seed, stream, device=x.device)

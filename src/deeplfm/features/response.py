@@ -31,9 +31,8 @@ class Response(HarmonicMap):
 
         φ(t) = H(jω) e^{jωa} [e^{jωs} − Σ_{k<n} (jω)ᵏ h_k(s)],   s = t − a,   H = 1/P,
 
-    where h_k is the free response whose k-th derivative is 1 at s = 0, and all others 0. For several
-    inputs the complex features are summed over the input dimensions, as in the paper. Other arguments
-    are those of :class:`FeatureMap`.
+    where h_k is the free response whose k-th derivative is 1 at s = 0, and all others 0. Features are
+    summed over inputs, as in the paper. Other arguments are those of :class:`FeatureMap`.
 
     Args:
         lower_limit: a, where the convolution begins. The paper's a = 0 forces f(0) = 0; −∞ is a
