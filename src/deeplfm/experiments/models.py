@@ -85,7 +85,14 @@ def reference_dlfm(paper: str = "DLFM", **settings: Any) -> Entry:
 def comparator(
     name: str, paper: str | None = None, label: str | None = None, **settings: Any
 ) -> Entry:
-    """A model of ``deeplfm.baselines``."""
+    """A model of ``deeplfm.baselines``.
+
+    Args:
+        name: in the registry.
+        paper: row of the paper's table, if it has one.
+        label: in the table; by default the name.
+        settings: other than its defaults, which are the paper's.
+    """
     is_shallow = False if name in ("LFM", "LFM-RFF") else None
     build = partial(_build_comparator, name, settings)
     return Entry(label or name, build, paper, has_hidden_layer=is_shallow)
