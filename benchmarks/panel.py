@@ -189,7 +189,7 @@ def cluster(name: str, kill: bool, state: Path) -> Iterator[None]:
 
 def peer(series: list[BenchmarkSeries], folder: Path) -> None:
     """AutoETS on the same series; then the table of both."""
-    from deeplfm.experiments.forecasting.models import forecast_of
+    from deeplfm.experiments.forecasting.runner import forecast_of
 
     file, forecast = folder / "scores.csv", forecast_of("AutoETS")
     done = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["series", "model"])

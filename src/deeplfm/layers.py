@@ -27,23 +27,13 @@ from deeplfm.variational.gaussian import ALL, Columns
 
 
 class Block(nn.Module):
-    """A feature map with its frequencies, and the layer's inputs that it depends on.
-
-    Args:
-        config: what the block is made of.
-        n_inputs: number of original input columns, which come last.
-        n_hidden: number of hidden values, which come first; 0 in the first layer.
-        n_groups: number of parameter sets.
-        shared_forces: all groups respond to the same forces.
-        n_noise: number of fixed noise draws where the block asks for one per sample.
-        generator: source of the fixed noise.
-    """
+    """A feature map with its frequencies, and the layer's inputs that it depends on."""
 
     def __init__(
         self,
         config: BlockConfig,
         n_inputs: int,
-        n_hidden: int,
+        n_hidden: int,  # values that come first; 0 in the first layer
         n_groups: int,
         shared_forces: bool,
         n_noise: int,
@@ -164,13 +154,6 @@ class Layer(nn.Module):
         widths = (block.features.n_columns for block in self.blocks)
         return [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
 
-    def named_columns(self) -> dict[str, list[slice]]:
-        """Columns of Φ of each name, in the order of the blocks."""
-        found: dict[str, list[slice]] = {}
-        for block, columns in zip(self.blocks, self.column_slices(), strict=True):
-            found.setdefault(block.name, []).append(columns)
-        return found
-
     def features(
         self,
         x: Float[Tensor, "N P"],
@@ -185,12 +168,7 @@ class Layer(nn.Module):
     def moments(
         self, features: LayerColumns, columns: Columns = ALL
     ) -> tuple[Float[Tensor, "*S N D"], Float[Tensor, "*S N D"]]:
-        """Mean and variance of ΦW for each row, W integrated out.
-
-        Args:
-            features: Φ, or some of its blocks.
-            columns: where the columns of these blocks are in Φ.
-        """
+        """Mean and variance of ΦW for each row, W integrated out."""
 
         def reduce(columns: FeatureBlocks, *known: Tensor) -> tuple[Tensor, ...]:
             return tuple(map(self.by_output, self.weights.moments(columns, *known)))

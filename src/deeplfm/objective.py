@@ -90,14 +90,6 @@ def collapsed(
 
     With a full batch and rate 1 the weights are optimal. By the envelope theorem the gradient at
     fixed weights then is the gradient of the collapsed bound.
-
-    Args:
-        model: with exact output weights.
-        batch: rows of this step.
-        n_samples: Monte Carlo samples of the hidden layers.
-        generator: source of noise.
-        rate: step of the natural parameters towards those of the batch.
-        total: adds up sums over rows over the processes that share a batch.
     """
     layer = model.output_layer
     features = model.features(batch.x, n_samples, generator)
@@ -156,13 +148,7 @@ OBJECTIVES: dict[str, Objective] = {
 
 
 def objective(name: str, natural_rate: float = 1.0, total: Total = lambda *sums: sums) -> Objective:
-    """The objective registered under a name.
-
-    Args:
-        name: one of :data:`OBJECTIVES`.
-        natural_rate: step of exact output weights towards each batch, for "collapsed".
-        total: adds up sums over rows over the processes that share a batch.
-    """
+    """The objective registered under a name."""
     if name == "collapsed":
         return partial(collapsed, rate=natural_rate, total=total)
     try:

@@ -54,12 +54,7 @@ _part: ContextVar[tuple[int, slice] | None] = ContextVar("part", default=None)
 
 @contextmanager
 def part_of_batch(n_rows: int, rows: slice) -> Iterator[None]:
-    """Rows inside are some of a batch: :func:`noise_of_rows` is what they have in the whole one.
-
-    Args:
-        n_rows: number of rows of the whole batch.
-        rows: which of them are given.
-    """
+    """Rows inside are some of a batch: :func:`noise_of_rows` is what they have in the whole one."""
     before = _part.set((n_rows, rows))
     try:
         yield

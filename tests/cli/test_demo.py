@@ -13,8 +13,7 @@ import deeplfm
 from deeplfm.cli import main
 from deeplfm.data.simulated import toy_system
 from deeplfm.errors import ConfigError, InputError, ModelFileError, TrainingDivergedError
-from deeplfm.experiments.demo import SPLITS, DemoResult
-from deeplfm.experiments.scores import ScoreRow
+from deeplfm.experiments.demo import DemoResult
 from deeplfm.predictive.mixture import Predictive
 
 COMMAND = [sys.executable, "-c", "from deeplfm.cli import main; main()"]
@@ -58,9 +57,9 @@ def test_table_has_room_for_bad_scores(tmp_path, monkeypatch, capsys):
     data = toy_system()
     flat = torch.zeros(1, 750, 1, dtype=torch.float64)
     posterior = Predictive(flat, flat + 1, flat[0] + 1, flat[0, :1] + 1, lambda n, seed: flat)
-    rows = [ScoreRow("DGP-EQ", split, "0", 0, 123.45, 1234.56, 1.0, 1234.5) for split in SPLITS]
-    settings = {"quick": False, "models": {"DGP-EQ": {"n_steps": 1000}}}
-    result = DemoResult(data, {"DGP-EQ": posterior}, rows, settings)
+    bad = {"nmse": 123.45, "mnll": 1234.56, "coverage95": 1.0}
+    scores = {("DGP-EQ", part): bad for part in ("interpolation", "extrapolation")}
+    result = DemoResult(data, {"DGP-EQ": posterior}, scores, {"DGP-EQ": 1234.5})
     monkeypatch.setattr(RUNNER, lambda *_: result)
     monkeypatch.setenv("COLUMNS", "80")
     assert call("demo", "--out", tmp_path) == 0

@@ -15,7 +15,7 @@ from scipy.integrate import solve_ivp
 
 from deeplfm import DeepLFMForecaster
 from deeplfm.features import SYSTEMS
-from deeplfm.terms import Season
+from deeplfm.terms import TERMS, Season, parse
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 DECAY, TIME = 1.7, np.linspace(0, 6, 50)
@@ -67,8 +67,10 @@ def test_a_registered_equation_is_fitted_by_name(
     assert np.isfinite(model.fit(hourly()).forecast(5)["y"]).all()
 
 
-def test_the_term_is_a_component_and_dies_out() -> None:
+def test_the_term_is_a_component_and_dies_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TERMS, "transient", None)  # to be forgotten after the test
     transient = run(2)["Transient"]()
+    assert parse("transient + season(12)") == transient + Season(12)
     forecaster = DeepLFMForecaster(model=transient + Season(12), n_steps=20, random_state=0)
     parts = forecaster.fit(hourly()).components(times=[0.0, 60.0])["y"]["transient"]["mean"]
     assert parts.iloc[0] > 3 > 0.2 > abs(parts.iloc[1])

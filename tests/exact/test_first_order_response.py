@@ -439,8 +439,8 @@ def test_gradcheck_of_the_response(
     ("system", "options"),
     [
         (FirstOrder, {"extras": ("constant", "trend", "initial_state")}),
-        (FirstOrder, {"lower_limit": -1.0, "weighted_inputs": True}),
-        (FirstOrder, {"lower_limit": -math.inf, "max_lengthscale": 5.0}),
+        (FirstOrder, {"lower_limit": -1.0}),
+        (FirstOrder, {"lower_limit": -math.inf}),
         (ExponentiatedQuadratic, {"extras": ("constant", "trend")}),
         (ArcCosine, {}),
         (ArcCosine2, {}),

@@ -239,11 +239,6 @@ def test_blocks_are_found_by_name():
     assert from_dict(to_dict(config)) == config
     layer = layer_of(config.layers[0])
     assert layer.block("level") is layer.blocks[1]
-    assert layer.named_columns() == {
-        "season": [slice(0, 4), slice(10, 18)],
-        "level": [slice(4, 10)],
-        "trend": [slice(18, 28)],
-    }
     with pytest.raises(ConfigError, match=r"0 blocks are named 'walk'; the blocks are 'season', "):
         layer.block("walk")
     with pytest.raises(ConfigError, match="2 blocks are named 'season'"):

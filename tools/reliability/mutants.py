@@ -50,8 +50,7 @@ TARGETS = {
     "storage": Target(("io/storage.py",), ("tests/unit/io/test_storage_folders.py",)),
     "objective": Target(("objective.py",), ("tests/unit/test_naive.py",)),
     "features": Target(
-        ("features/ode1.py", "features/ode2.py", "features/eq.py", "features/arc_cosine.py",
-         "features/response.py"),
+        ("features/ode2.py", "features/projections.py", "features/response.py"),
         ("tests/contract/test_feature_maps.py",),
     ),
 }  # fmt: skip

@@ -11,13 +11,11 @@ import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from scipy.interpolate import CubicHermiteSpline
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from deeplfm.baselines.base import Baseline, of_functions
 from deeplfm.baselines.deep_states import DeepStates
-from deeplfm.baselines.gradient_matching import Matching
-from deeplfm.baselines.systems import SYSTEMS, System, follow
+from deeplfm.baselines.gradient_matching import SYSTEMS, Matching, System, follow
 from deeplfm.errors import ConfigError, InputError, TrainingDivergedError
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import generator_for
@@ -136,17 +134,6 @@ class ConstrainedGP(Baseline):
             },
             index=pd.Index(system.parameters, name="parameter"),
         )
-
-    def parameter_interval(self, coverage: float = 0.95) -> pd.DataFrame:
-        """Central interval of each parameter of the equation."""
-        check_is_fitted(self)
-        if not 0 < coverage < 1:
-            raise InputError(
-                f"parameter_interval: coverage must lie strictly between 0 and 1, found {coverage}."
-            )
-        reach = math.sqrt(2) * torch.special.erfinv(torch.tensor(coverage)).item()
-        mean, std = self.parameters_["mean"], self.parameters_["std"]
-        return pd.DataFrame({"low": mean - reach * std, "high": mean + reach * std})
 
     def _predict(self, x: Float[Tensor, "N P"]) -> Predictive:
         system = self._scaled_system(self.states_.shape[-1])

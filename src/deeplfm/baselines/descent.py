@@ -27,21 +27,7 @@ def descend(
     time_limit: float | None = None,
     every: Callable[[int], None] = lambda _: None,
 ) -> float:
-    """AdamW whose rate falls in a straight line; returns the mean loss of the last tenth.
-
-    Args:
-        parameters: what to learn.
-        loss: of a batch, given as the numbers of its rows.
-        n_rows: number of rows.
-        n_steps: number of steps.
-        batch_size: rows in each step.
-        learning_rate: of the first step.
-        seed: of the order of the rows.
-        owner: whose fit it is.
-        time_limit: seconds, after which it stops; the rate falls to its end by then, so that the same
-            seed no longer gives the same bits.
-        every: called with the number of steps done, after each.
-    """
+    """AdamW whose rate falls in a straight line; returns the mean loss of the last tenth."""
     started = time.monotonic()
 
     def done(step: int) -> float:

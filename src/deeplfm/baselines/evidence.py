@@ -34,16 +34,7 @@ def fit_from(
     owner: str,
     time_limit: float | None = None,
 ) -> Model:
-    """A tenth of the steps from each start, then on from the best.
-
-    Args:
-        starts: models with their starting values.
-        loss: minus the log evidence of a model.
-        n_steps: steps of L-BFGS from the best start.
-        owner: whose fit it is.
-        time_limit: seconds, half of them for the starts; past them the best so far is kept. The
-            loss of one start is computed in any case.
-    """
+    """A tenth of the steps from each start, then on from the best."""
     started = time.monotonic()
     tried: list[tuple[float, Model]] = []
     for number, model in enumerate(starts, 1):

@@ -20,15 +20,13 @@ from deeplfm.cli import (
     backtests,
     benchmark,
     curves,
-    data,
     demo,
     doctor,
     figures,
     fit,
     forecast,
     impute,
-    info,
-    models,
+    listings,
     reproduce,
     update,
 )
@@ -54,12 +52,6 @@ def add_command(
 
     A parameter whose type is a dataclass stands for one option per field, so that a group of options
     is declared once and shared by several commands.
-
-    Args:
-        app: application or group of commands.
-        function: its docstring is the help; its parameters are arguments, options and groups.
-        examples: command lines shown at the end of the help.
-        name: of the command; by default the function's.
     """
     hints = get_type_hints(function, include_extras=True)
     parameters: list[inspect.Parameter] = []
@@ -104,12 +96,12 @@ add_command(app, backtests.tune, backtests.TUNE_EXAMPLES)
 add_command(app, curves.components, curves.COMPONENTS_EXAMPLES)
 add_command(app, curves.forces, curves.FORCES_EXAMPLES)
 add_command(app, figures.plot, figures.EXAMPLES)
-add_command(app, info.info, info.EXAMPLES)
-add_command(app, models.models, models.EXAMPLES)
+add_command(app, listings.info, listings.INFO_EXAMPLES)
+add_command(app, listings.models, listings.MODELS_EXAMPLES)
 add_command(app, reproduce.reproduce, reproduce.EXAMPLES)
 add_command(app, benchmark.benchmark, benchmark.EXAMPLES)
-add_command(data_app, data.list_data, data.LIST_EXAMPLES, "list")
-add_command(data_app, data.fetch_data, data.FETCH_EXAMPLES, "fetch")
+add_command(data_app, listings.list_data, listings.LIST_EXAMPLES, "list")
+add_command(data_app, listings.fetch_data, listings.FETCH_EXAMPLES, "fetch")
 app.add_typer(data_app, name="data", help="List and fetch example data sets.")
 add_command(app, doctor.doctor, doctor.EXAMPLES)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -55,14 +54,7 @@ Models = Annotated[
 ]
 
 
-class Score(StrEnum):
-    """Scores of a forecast of which less is better."""
-
-    CRPS = "crps"
-    MNLL = "mnll"
-    NMSE = "nmse"
-    RMSE = "rmse"
-    MAE = "mae"
+Score = Literal["crps", "mnll", "nmse", "rmse", "mae"]  # less is better
 
 
 def backtest(
@@ -153,7 +145,7 @@ def tune(
     trials: Annotated[
         int, option(None, "N", "Trials in all, with those in the study.", min=1)
     ] = 20,
-    score: Annotated[Score, typer.Option(help="Score of a trial.")] = Score.CRPS,
+    score: Annotated[Score, typer.Option(help="Score of a trial.")] = "crps",
     study: Annotated[
         Path | None,
         option(None, "FILE", "Keep the trials; the same command goes on after them."),
@@ -180,7 +172,7 @@ def tune(
         space,
         series.frame,
         n_trials=trials,
-        score=str(score),
+        score=score,
         folds=folds,
         horizon=horizon,
         storage=study,

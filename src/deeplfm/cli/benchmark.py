@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,14 +16,8 @@ EXAMPLES = (
 )
 
 
-class Topic(StrEnum):
-    """Topics of a comparison."""
-
-    FORECASTING = "forecasting"
-
-
 def benchmark(
-    topic: Annotated[Topic, typer.Argument(help="Topic of the comparison.")],
+    topic: Annotated[Literal["forecasting"], typer.Argument(help="Topic of the comparison.")],
     *,
     set_name: Annotated[
         str, option(None, "NAME", "Series: choose, report or public.", "--set")

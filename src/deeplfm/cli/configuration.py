@@ -11,7 +11,6 @@ import difflib
 import json
 import tomllib
 from collections.abc import Mapping
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -112,8 +111,6 @@ def _toml(value: Any) -> str:
         return f"{{ {', '.join(f'{_toml(key)} = {_toml(item)}' for key, item in value.items())} }}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, Enum):
-        return _toml(value.value)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -39,17 +38,9 @@ EXAMPLES = (
 )
 
 
-class Kind(StrEnum):
-    """Figures of a model."""
-
-    FORECAST = "forecast"
-    COMPONENTS = "components"
-    FORCES = "forces"
-    LAYERS = "layers"
-    LEARNING = "learning"
-    CALIBRATION = "calibration"
-    SPECTRUM = "spectrum"
-    FILTERS = "filters"
+Kind = Literal[
+    "forecast", "components", "forces", "layers", "learning", "calibration", "spectrum", "filters"
+]
 
 
 @dataclass(frozen=True)
@@ -74,19 +65,17 @@ class View:
 
 
 _TAKES = {
-    Kind.FORECAST: ("horizon", "data", "covariates", "since"),
-    Kind.COMPONENTS: ("horizon", "covariates", "since"),
-    Kind.FORCES: ("since", "until", "points"),
-    Kind.LAYERS: ("since", "until", "points"),
-    Kind.CALIBRATION: ("data",),
+    "forecast": ("horizon", "data", "covariates", "since"),
+    "components": ("horizon", "covariates", "since"),
+    "forces": ("since", "until", "points"),
+    "layers": ("since", "until", "points"),
+    "calibration": ("data",),
 }
 
 
 def plot(
     model: Fitted,
-    kind: Annotated[
-        Kind, typer.Argument(metavar="KIND", help=f"One of {', '.join(Kind)}.", show_default=False)
-    ],
+    kind: Annotated[Kind, typer.Argument(metavar="KIND", help="What to draw.", show_default=False)],
     out: Annotated[
         Path, option(None, "FIGURE", "File of the figure: .png, .pdf or .svg.", "--out", "-o")
     ],
@@ -187,14 +176,14 @@ def _filters(forecaster: DeepLFMForecaster, *_: Any) -> Figure:
 
 
 _BUILDERS: dict[Kind, Callable[[DeepLFMForecaster, View, FileOptions], Figure]] = {
-    Kind.FORECAST: _forecast,
-    Kind.COMPONENTS: _components,
-    Kind.FORCES: _forces,
-    Kind.LAYERS: _layers,
-    Kind.LEARNING: _learning,
-    Kind.CALIBRATION: _calibration,
-    Kind.SPECTRUM: _spectrum,
-    Kind.FILTERS: _filters,
+    "forecast": _forecast,
+    "components": _components,
+    "forces": _forces,
+    "layers": _layers,
+    "learning": _learning,
+    "calibration": _calibration,
+    "spectrum": _spectrum,
+    "filters": _filters,
 }
 
 

@@ -110,15 +110,7 @@ def save_model(
     series: Series,
     **resolved: Any,
 ) -> None:
-    """Save a forecaster and the options that repeat its fit; a new folder is complete or absent.
-
-    Args:
-        forecaster: fitted.
-        folder: where to save it.
-        context: of the command.
-        series: the data, with the roles of their columns.
-        resolved: other options that the command determined.
-    """
+    """Save a forecaster and the options that repeat its fit; a new folder is complete or absent."""
     is_new = not folder.exists()
     time = ",".join(series.time) if isinstance(series.time, list) else series.time
     resolved |= {"time": time, "target": series.targets, "covariate": series.covariates}
@@ -132,13 +124,7 @@ def save_model(
 
 
 def exit_if_interrupted(forecaster: DeepLFMForecaster, terminal: Terminal, what: str) -> None:
-    """Print what an interrupted fit has left, and exit with code 130.
-
-    Args:
-        forecaster: fitted.
-        terminal: of the command.
-        what: subject and verb of the sentence, such as "m holds".
-    """
+    """Print what an interrupted fit has left, and exit with code 130."""
     is_cut = (
         (forecaster.series_["status"] == "left out").any()
         if forecaster.panel_ is not None

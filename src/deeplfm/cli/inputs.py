@@ -24,19 +24,7 @@ _CHUNK = 4096  # rows whose mixtures are held in memory at once
 
 @dataclass(frozen=True)
 class Series:
-    """A table with one row per time.
-
-    Attributes:
-        frame: all columns of the file; targets and covariates are numbers.
-        time: name of the column of times, or of the index; names of the columns of a year and its parts.
-        time_columns: columns the times were read from: one, or a date and a time of day.
-        targets: columns to model.
-        covariates: columns known in advance.
-        time_is_guessed: the user did not name the column of times.
-        left_out: columns that are neither named nor numbers.
-        fit_options: other arguments of ``DeepLFMForecaster.fit``.
-        n_series: of a table in long form; ``None`` for one series.
-    """
+    """A table with one row per time."""
 
     frame: pd.DataFrame
     time: str | list[str]
@@ -44,9 +32,9 @@ class Series:
     targets: list[str]
     covariates: list[str]
     time_is_guessed: bool
-    left_out: list[str]
+    left_out: list[str]  # neither named nor numbers
     fit_options: dict[str, Any]
-    n_series: int | None = None
+    n_series: int | None = None  # of a table in long form
 
     @property
     def missing_values(self) -> tuple[float, ...]:
@@ -66,9 +54,12 @@ class Series:
 def read_series(source: str, file: FileOptions, columns: ColumnOptions) -> Series:
     """Read a table and determine the roles of its columns."""
     from deeplfm.cli.clocks import time_columns_of, times_beside_row_numbers
-    from deeplfm.estimators.known_inputs import is_category
+    from deeplfm.estimators.known_inputs import is_category, mostly_numbers
     from deeplfm.estimators.over_series import series_column
     from deeplfm.estimators.year_columns import are_parts_of_a_year
+
+    def is_number(column: pd.Series) -> bool:  # and neither truth value, duration nor timestamp
+        return column.dtype.kind not in "bmM" and (column.isna().all() or mostly_numbers(column))
 
     frame = read_frame(source, file)
     series = series_column(frame, columns.series)
@@ -82,7 +73,7 @@ def read_series(source: str, file: FileOptions, columns: ColumnOptions) -> Serie
     time_columns = time_columns_of(frame, columns.time, stamps, named, source)
     taken = [*time_columns, *covariates, *errors, *([] if stamps is None else frame.columns[:1])]
     others = [name for name in frame.columns if name not in taken]
-    left_out = [] if targets else [name for name in others if not _is_numeric(frame[name])]
+    left_out = [] if targets else [name for name in others if not is_number(frame[name])]
     targets = targets or [name for name in others if name not in left_out]
     _check_roles(source, frame, time_columns, targets, covariates, errors)
     numbers = [*targets, *errors, *(name for name in covariates if not is_category(frame[name]))]
@@ -139,12 +130,7 @@ def _read_panel(source: str, frame: pd.DataFrame, columns: ColumnOptions, series
 
 
 def load_forecaster(path: Path, may_be_panel: bool = False) -> DeepLFMForecaster:
-    """Load the forecaster in a folder.
-
-    Args:
-        path: of the folder.
-        may_be_panel: the command takes a forecaster of many series too.
-    """
+    """Load the forecaster in a folder."""
     import deeplfm
     from deeplfm.estimators import DeepLFMForecaster
 
@@ -261,16 +247,6 @@ def _by_time(
     if len(times) == 2:
         result = result.set_axis(joined_times(frame, (str(times[0]), str(times[1])), source))
     return result
-
-
-def _is_numeric(column: pd.Series) -> bool:
-    """Whether most values of a column are numbers."""
-    import pandas as pd
-
-    if column.dtype.kind in "bmM":  # true and false, durations, timestamps
-        return False
-    numbers = pd.to_numeric(column, errors="coerce")
-    return column.isna().all() or 2 * numbers.notna().sum() > column.notna().sum()
 
 
 def _check_roles(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -86,19 +85,8 @@ class FileOptions:
     )
 
 
-class Backend(StrEnum):
-    """Where parallel work runs."""
-
-    LOKY = "loky"
-    DASK = "dask"
-    RAY = "ray"
-
-
-class Duplicates(StrEnum):
-    """How to treat rows with the same time."""
-
-    REFUSE = "refuse"
-    MEAN = "mean"
+Backend = Literal["loky", "dask", "ray"]
+Duplicates = Literal["refuse", "mean"]
 
 
 @dataclass(frozen=True)
@@ -151,7 +139,7 @@ class ColumnOptions:
         typer.Option(
             help="Refuse rows with the same time, or average them.", rich_help_panel="Data"
         ),
-    ] = Duplicates.REFUSE
+    ] = "refuse"
     zone: Annotated[
         str | None, _data("ZONE", "Time zone of dates without one, such as Europe/Berlin.")
     ] = None
@@ -176,7 +164,7 @@ class ColumnOptions:
                 f"--missing: {', '.join(missing)} found. Give numbers, such as --missing -999."
             ) from error
         return {
-            "duplicates": str(self.duplicates),
+            "duplicates": self.duplicates,
             "zone": self.zone,
             "missing_values": numbers,
             "calendar": [item for text in self.calendar or [] for item in text.split(",")],
@@ -184,21 +172,6 @@ class ColumnOptions:
             "floor": self.floor,
             "cap": self.cap,
         }
-
-
-class Precision(StrEnum):
-    """Floating-point types."""
-
-    FLOAT32 = "float32"
-    FLOAT64 = "float64"
-
-
-class Effort(StrEnum):
-    """How many candidates are tried."""
-
-    FAST = "fast"
-    DEFAULT = "default"
-    THOROUGH = "thorough"
 
 
 @dataclass(frozen=True)
@@ -215,12 +188,12 @@ class FitOptions:
         ),
     ] = "auto"
     effort: Annotated[
-        Effort,
+        Literal["fast", "default", "thorough"],
         typer.Option(
             help="How much --model auto tries: seconds, tens of seconds, as long as it takes.",
             rich_help_panel="Model",
         ),
-    ] = Effort.DEFAULT
+    ] = "default"
     input_dependent_noise: Annotated[
         bool, flag("Model", "--input-dependent-noise", "Noise that varies with time.")
     ] = False
@@ -255,7 +228,8 @@ class FitOptions:
     ] = None
     device: Annotated[str, _training("DEVICE", "cpu, cuda, ...")] = "cpu"
     dtype: Annotated[
-        Precision | None, typer.Option(help="Precision.", rich_help_panel="Training")
+        Literal["float32", "float64"] | None,
+        typer.Option(help="Precision.", rich_help_panel="Training"),
     ] = None
     checkpoint: Annotated[
         Path | None,
@@ -273,7 +247,7 @@ class FitOptions:
         values["random_state"] = values.pop("seed")
         jobs = values.pop("jobs")
         values["n_jobs"] = jobs if jobs or self.backend else -1
-        return {name: str(v) if isinstance(v, StrEnum) else v for name, v in values.items()}
+        return values
 
 
 @dataclass(frozen=True)

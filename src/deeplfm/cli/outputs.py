@@ -119,15 +119,7 @@ def written_together() -> Iterator[Callable[[Path | None, Callable[[Path], objec
 
 
 class Results:
-    """The table, figure and report of a command; creating one checks their paths.
-
-    Args:
-        run: options of the command.
-        table: file of the table; ``-`` for standard output.
-        plot: file of the figure.
-        report: file of the report.
-        has_table: the table goes to standard output if no other output is requested.
-    """
+    """The table, figure and report of a command; creating one checks their paths."""
 
     def __init__(
         self,

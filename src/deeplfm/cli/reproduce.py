@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -26,19 +25,6 @@ EXAMPLES = (
     "deeplfm reproduce toy --quick --models DLFM --seeds 1",
     "deeplfm reproduce all --show --document results.md",
 )
-
-
-class Substitute(StrEnum):
-    """Data in place of CHARIS."""
-
-    MIMIC = "mimic"
-
-
-class Format(StrEnum):
-    """Format of the printed table."""
-
-    MARKDOWN = "md"
-    LATEX = "latex"
 
 
 @dataclass(frozen=True)
@@ -104,7 +90,7 @@ def reproduce(
         bool, flag(None, "--list", "List the experiments and their models.")
     ] = False,
     substitute: Annotated[
-        Substitute | None,
+        Literal["mimic"] | None,
         typer.Option(help="Other data in place of CHARIS; named in every table."),
     ] = None,
     out: Annotated[
@@ -120,8 +106,9 @@ def reproduce(
         ),
     ] = None,
     table_format: Annotated[
-        Format, typer.Option("--format", help="Format of the printed table; both are written.")
-    ] = Format.MARKDOWN,
+        Literal["md", "latex"],
+        typer.Option("--format", help="Format of the printed table; both are written."),
+    ] = "md",
     effort: Effort,
     run: RunOptions,
 ) -> None:
@@ -154,7 +141,7 @@ def reproduce(
             continue
         from deeplfm.experiments import tables
 
-        make = tables.latex if table_format is Format.LATEX else tables.markdown
+        make = tables.latex if table_format == "latex" else tables.markdown
         terminal.print(make(outcome))
         contents.append(outcome.content())
         if document is not None and outcome.records:
@@ -188,9 +175,7 @@ def _setups(
     wanted = []
     for item in chosen:
         # of all experiments, only some can use a substitute
-        stand_in = (
-            str(substitute) if substitute and (name != "all" or takes_substitute(item)) else None
-        )
+        stand_in = substitute if substitute and (name != "all" or takes_substitute(item)) else None
         declared(item, stand_in)  # raises an error for an unknown name or substitute
         wanted.append(Setup(item, stand_in, effort.quick, effort.budget))
     if not effort.show:
@@ -272,7 +257,7 @@ def _print_written(paths: list[Path], run: RunOptions) -> None:
 def _notes(outcome: Outcome, tasks: list[Task], folder: Path) -> list[str]:
     """Results of other code, and results of other settings that are not shown."""
     from deeplfm.experiments.runner import left_aside
-    from deeplfm.experiments.source import source_digest
+    from deeplfm.experiments.tasks import source_digest
 
     notes = []
     n_old = sum(record.get("source") != source_digest() for record in outcome.records)

@@ -19,12 +19,7 @@ _LEAST_WIDTH = 100  # of a table that goes to a file or a pipe
 
 
 class Terminal:
-    """Prints the output of one command.
-
-    Args:
-        options: ``--json`` and ``--quiet``.
-        table_on_stdout: standard output holds a table of results; text goes to standard error.
-    """
+    """Prints the output of one command."""
 
     def __init__(self, options: OutputOptions, table_on_stdout: bool = False) -> None:
         self._wants_json = options.json

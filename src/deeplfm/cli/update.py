@@ -35,7 +35,7 @@ def update(
     overwrite: Overwrite = False,
     duplicates: Annotated[
         Duplicates, option("Data", "", "Refuse rows with the same time, or average them.")
-    ] = Duplicates.REFUSE,
+    ] = "refuse",
     file: FileOptions,
     run: RunOptions,
 ) -> None:

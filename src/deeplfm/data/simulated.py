@@ -177,29 +177,6 @@ def fitzhugh_nagumo(
     return _observed(time, _solution(derivative, (-1.0, 1.0), time), noise_variance, seed, "vr")
 
 
-def lotka_volterra(
-    seed: int = 0,
-    n_rows: int = 21,
-    noise_variance: float = 0.25,
-    parameters: tuple[float, float, float, float] = (2.0, 1.0, 4.0, 1.0),
-) -> SimulatedData:
-    r"""Prey and predators: s' = s(α − β w), w' = −w(γ − δ s) from (5, 3).
-
-    Example:
-        >>> lotka_volterra().time[-1].item()
-        2.0
-    """
-    alpha, beta, gamma, delta = parameters
-
-    def derivative(_: float, state: State) -> list[float]:
-        prey, predators = state
-        return [prey * (alpha - beta * predators), -predators * (gamma - delta * prey)]
-
-    time = np.linspace(0.0, 2.0, n_rows)
-    clean = _solution(derivative, (5.0, 3.0), time)
-    return _observed(time, clean, noise_variance, seed, ("prey", "predators"))
-
-
 def lorenz(
     state: tuple[float, float, float] = LORENZ_STATES[0],
     n_rows: int = 1000,

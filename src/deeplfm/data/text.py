@@ -119,16 +119,7 @@ def parse_text(
     fewest_columns: int = 2,
     keep_fields: bool = False,
 ) -> pd.DataFrame:
-    """The table in a text; a delimiter or decimal mark that is not given is found from the content.
-
-    Args:
-        content: the text, in any common encoding.
-        source: name of the file, for messages.
-        delimiter: a character, or ``None``.
-        decimal: a point, a comma, or ``None``.
-        fewest_columns: 1 takes a text in which nothing separates columns.
-        keep_fields: leave them, as they are written, in the attributes of the table.
-    """
+    """The table in a text; a delimiter or decimal mark that is not given is found from the content."""
     text = _utf8(content, source)
     if _VALUE.search(text) is None:
         raise InputError(f"{source}: the file is empty. Give a line of column names, and rows.")

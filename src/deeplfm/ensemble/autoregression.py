@@ -48,12 +48,6 @@ class Autoregression(nn.Module):
     over paths, each a Gaussian as wide as their number leaves gaps between them (Silverman's rule),
     shrunk to their mean so that the variance is theirs. Within the rows it predicts one step ahead of
     known values, before them their mean and variance.
-
-    Args:
-        config: of the model of one step, with lags × outputs as inputs, the latest row first.
-        seed: of features and paths.
-        n_lags: number L of rows that a step depends on.
-        n_rows: length R of the series; :meth:`set_train_data` fills it.
     """
 
     series: Tensor
@@ -78,11 +72,8 @@ class Autoregression(nn.Module):
     @property
     def constructor_arguments(self) -> dict[str, Any]:
         """Arguments that make the same model, before its tensors are loaded."""
-        return {
-            **self.step_model.constructor_arguments,
-            "n_lags": self.n_lags,
-            "n_rows": len(self.series),
-        }
+        own = {"n_lags": self.n_lags, "n_rows": len(self.series)}
+        return self.step_model.constructor_arguments | own
 
     @property
     def likelihood(self) -> Likelihood:
@@ -126,11 +117,9 @@ class Autoregression(nn.Module):
     @property
     def has_known_lags(self) -> Bool[Tensor, " R+1"]:
         """Whether all lags of a step are known: to each row, and to the one after the last."""
-        n_known = (self.variance == 0).all(1).cumsum(0)
-        n_known = torch.cat([n_known.new_zeros(1), n_known])
-        known = torch.zeros_like(n_known, dtype=torch.bool)
-        known[self.n_lags :] = n_known[self.n_lags :] - n_known[: -self.n_lags] == self.n_lags
-        return known
+        is_known = (self.variance == 0).all(1)
+        windows = is_known.unfold(0, self.n_lags, 1).all(1)  # the last is of the row to come
+        return torch.cat([torch.zeros_like(is_known[: self.n_lags]), windows])
 
     @torch.no_grad()
     def statistics(
@@ -152,16 +141,6 @@ class Autoregression(nn.Module):
         """Set the weights of the step from statistics."""
         self.step_model.solve(gram, moment)
         self._reset()
-
-    @torch.no_grad()
-    def condition(
-        self,
-        x: Float[Tensor, "N P"],
-        y: Float[Tensor, "N D"],
-        row_weight: Float[Tensor, " N"] | None = None,
-    ) -> None:
-        """Solve the weights of the step on some rows."""
-        self.solve(*self.statistics(x, y, row_weight))
 
     @torch.no_grad()
     def condition_on(
@@ -247,11 +226,9 @@ class Autoregression(nn.Module):
         n_steps: int,
         weights: Float[Tensor, "S D K"],
         generator: torch.Generator | None = None,
-        process_share: float | None = None,
     ) -> Float[Tensor, "H S D"]:
         """Paths from given lags; without a generator, without process noise."""
-        share = self.process_share if process_share is None else torch.as_tensor(process_share)
-        scale = (share.to(lags) * self.step_model.gaussian.log_variance.exp()).sqrt()
+        scale = (self.process_share.to(lags) * self.step_model.gaussian.log_variance.exp()).sqrt()
         step = step_function(self.step_model.output_layer, weights)
         return roll_out(step, lags, n_steps, self._limit(self.series), scale, generator)
 
@@ -266,8 +243,7 @@ class Autoregression(nn.Module):
     ) -> Float[Tensor, "S H D"]:
         """Paths at least as far as the last of some rows."""
         place = torch.where(self._is_beyond(x), 0, self.place(x))
-        # cubic interpolation needs one step more
-        n_steps = max(0, int(place.max().ceil()) + 2 - len(self.series))
+        n_steps = max(0, int(place.max().ceil()) + 2 - len(self.series))  # 1 more for a cubic
         if stream == "prediction" and self._paths is not None and self._paths.shape[1] >= n_steps:
             return self._paths
         generator = generator_for(seed, stream, device=x.device)

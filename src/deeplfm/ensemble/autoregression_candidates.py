@@ -188,13 +188,13 @@ def _condition_without_tail(model: Autoregression, rows: Rows) -> None:
     """Solve the weights on all but the last quarter of the series."""
     inner = model.place(rows.x) < _n_inner(len(model.series)) - 0.5
     weight = None if rows.weight is None else rows.weight[inner]
-    model.condition(rows.x[inner], rows.y[inner], weight)
+    model.solve(*model.statistics(rows.x[inner], rows.y[inner], weight))
 
 
 @torch.no_grad()
 def _raise_noise(model: Autoregression, rows: Rows) -> None:
     """Raise the noise to the residuals of one step, where few features leave more than the evidence."""
-    model.condition(rows.x, rows.y, rows.weight)
+    model.solve(*model.statistics(rows.x, rows.y, rows.weight))
     mean, _ = model.fitted()
     squares = (model.series - mean)[_known_steps(model)].square().mean(0)
     noise = model.step_model.gaussian.log_variance
@@ -227,7 +227,8 @@ def _best_process_share(model: Autoregression, seed: int) -> float:
     for share in _PROCESS_SHARES:
         generator = generator_for(seed, "start", device=lags.device)
         weights = draw_weights(model.step_model.output_layer, len(lags), generator)
-        paths = model.roll(lags, _NOISY_HORIZON, weights, generator, share)  # H S·B D
+        model.process_share.fill_(share)
+        paths = model.roll(lags, _NOISY_HORIZON, weights, generator)  # H S·B D
         paths = paths.unflatten(1, (_NOISY_PATHS, len(origin))).movedim(1, 2)  # H B S D
         density = []
         for value, truth in _with_truth(paths, model, origin):

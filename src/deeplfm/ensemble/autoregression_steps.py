@@ -28,12 +28,7 @@ Step = Callable[[Tensor], Tensor]  # lagged values of each path, S P → increme
 
 
 def completed(step: Int64[Tensor, " N"], values: Float[Tensor, "N D"]) -> Float[Tensor, "R D"]:
-    """Values of all steps up to the last: between known ones monotone, beyond them constant.
-
-    Args:
-        step: of each row, rising, from :func:`steps_of`.
-        values: NaN where not known; each column is known somewhere.
-    """
+    """Values of all steps up to the last: between known ones monotone, beyond them constant."""
     filled = values.new_full((int(step[-1]) + 1, values.shape[1]), torch.nan)
     filled[step] = values
     for column in filled.T:
@@ -71,11 +66,6 @@ def interpolate(
     """Values by cubic interpolation, from those of a grid in two parts.
 
     Before the first step, and after the last but one, beyond which a cubic needs another, it is constant.
-
-    Args:
-        place: in steps since the first value.
-        first: values of the first steps.
-        then: values of the steps after them; the parts may be views, and are not joined.
     """
     n_first, n_all = first.shape[1], first.shape[1] + then.shape[1]
     place = place.clamp(0, max(n_all - 2, 0))
@@ -137,10 +127,6 @@ def linear_priors(lags: Float[Tensor, "N P"], increment: Float[Tensor, "N D"]) -
     """Scales and noise of a linear function for each output, with the highest evidence on a grid.
 
     Lags of other outputs may matter less than an output's own, and old values less than new ones.
-
-    Args:
-        lags: lagged values, standardised, the latest row first.
-        increment: what follows, less the last value.
     """
     lags, increment = lags.double(), increment.double()
     n_outputs = increment.shape[1]

@@ -18,12 +18,7 @@ _LEAST_NOISE = 1e-6  # variance, in standardised units: rows may coincide
 
 @dataclass(frozen=True)
 class Kernel:
-    """Correlation of a function at two rows, by their distance in units of the lengthscales.
-
-    Attributes:
-        norm: distances along the inputs add up (1), or their squares do (2).
-        correlation: of a distance.
-    """
+    """Correlation of a function at two rows, by their distance in units of the lengthscales."""
 
     norm: int
     correlation: Callable[[Tensor], Tensor]
@@ -176,13 +171,6 @@ def conditional_weights(
     noise_variance: Float[Tensor, "*#N #m"],
 ) -> tuple[Float[Tensor, "N m"], Float[Tensor, " N"]]:
     """Weights of noisy values of neighbours in the conditional mean of a function at rows.
-
-    Args:
-        kernel: of the function, times ``scale``.
-        near: the neighbours of each row, in units of the lengthscales.
-        here: the rows.
-        scale: standard deviation of the function.
-        noise_variance: of the neighbours' values.
 
     Returns:
         Weights of these values, and the conditional variance.

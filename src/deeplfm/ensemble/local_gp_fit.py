@@ -54,14 +54,7 @@ def fit_local_gp(
     generator: torch.Generator,
     weight: Float[Tensor, " N"] | None = None,
 ) -> LocalGP:
-    """Kernel, lengthscales, noise and distribution of errors that predict rows from their neighbours.
-
-    Args:
-        x: inputs, standardised.
-        y: targets less what else explains them; none missing.
-        generator: which rows are taken.
-        weight: how many each row stands for; by default one.
-    """
+    """Kernel, lengthscales, noise and distribution of errors that predict rows from their neighbours."""
     weight = torch.ones_like(y) if weight is None else weight
     table = _Table(x.double(), y.double(), weight.double().clamp_min(_LEAST_WEIGHT))
     n_scored = _TAIL_ROWS if len(x) >= _FEWEST_ROWS else 0

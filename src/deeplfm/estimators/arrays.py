@@ -27,6 +27,7 @@ _LONGEST_SERIES, _LONGEST_IN_BATCHES = 20_000, 100_000
 _LARGE = 2**24  # values, 128 MB in float64, that are not copied
 _MOST_COMPARED = 10_000  # rows among which equal ones are looked for
 _CHUNK_VALUES = 2**19  # 4 MB in float64
+_WILD = (f"larger than {LARGEST:g}", "Their squares overflow: give them in a larger unit.")
 
 
 # how messages write a time of the model, which a forecaster knows in its user's kind
@@ -39,23 +40,14 @@ class NotNumbersError(InputError, TypeError):
 
 @dataclass(frozen=True)
 class Arrays:
-    """Inputs, targets and weights of the rows of a fit, in the order of their use.
-
-    Attributes:
-        x: all inputs, in the type that the user chose.
-        y: all targets.
-        weight: of every row; ``None`` where all that count have weight 1.
-        index: which rows count, in which order; ``None`` for all in their own order.
-        are_mapped: whether some are memory-mapped.
-        error: standard deviation of the measurement error of each target; ``None`` without one.
-    """
+    """Inputs, targets and weights of the rows of a fit, in the order of their use."""
 
     x: NDArray[Any]
     y: NDArray[Any]
-    weight: Array | None
-    index: Index | None
+    weight: Array | None  # None where all that count have weight 1
+    index: Index | None  # which rows count, in which order; None for all in their own
     are_mapped: bool
-    error: Array | None = None
+    error: Array | None = None  # standard deviations of measurement errors
 
     @classmethod
     def of(
@@ -103,17 +95,14 @@ class Arrays:
             return None
         return self.error[rows if self.index is None else self.index[rows]]
 
-    def chunks(self) -> Iterator[tuple[Array, Array, Array | None]]:
-        """Inputs, targets and weights of all rows, a bounded number at a time."""
-        n_rows = _chunk_rows(self.x.shape[1] + self.y.shape[1])
-        for first in range(0, len(self), n_rows):
-            yield self.read(slice(first, first + n_rows))
+    def chunks(self, only_own: bool = False) -> Iterator[tuple[Array, Array, Array | None]]:
+        """Inputs, targets and weights of all rows, a bounded number at a time.
 
-    def own_chunks(self) -> Iterator[tuple[Array, Array, Array | None]]:
-        """The chunks that this process reads of those of all rows: all, unless several share a fit."""
+        ``only_own`` are those that this process reads: all, unless several share a fit.
+        """
         n_rows = _chunk_rows(self.x.shape[1] + self.y.shape[1])
         firsts = range(0, len(self), n_rows)
-        for first in firsts[world().part(len(firsts))]:
+        for first in firsts[world().part(len(firsts))] if only_own else firsts:
             yield self.read(slice(first, first + n_rows))
 
     def merged(self) -> Arrays:
@@ -185,13 +174,9 @@ class Arrays:
 def check_inputs(x: Any, n_columns: int | None = None, owner: str = "model") -> NDArray[Any]:
     """Inputs as a finite matrix of numbers; a vector is one column."""
     array = _matrix(x, "X")
-    n_bad, where = _count(array, lambda values: ~np.isfinite(values))
-    if n_bad:
-        raise InputError(
-            f"X: {n_bad} values are NaN or infinite (first: {where}). "
-            "Remove these rows, or fill the inputs: only targets may be missing."
-        )
-    _check_range(array, "X")
+    advice = "Remove these rows, or fill the inputs: only targets may be missing."
+    _refuse(array, lambda values: ~np.isfinite(values), "X", "NaN or infinite", advice)
+    _refuse(array, _is_wild, "X", *_WILD)
     if n_columns is not None and array.shape[1] != n_columns:
         advice = "Give the same columns in the same order."
         if np.asarray(x).ndim == 1:
@@ -240,13 +225,9 @@ def check_targets(
         raise InputError(
             f"y: {len(array)} rows, but X has {n_rows}. Give one target row per input."
         )
-    n_infinite, where = _count(array, np.isinf)
-    if n_infinite:
-        raise InputError(
-            f"y: {n_infinite} values are infinite (first: {where}). "
-            "Remove them, or write NaN to mark them as missing."
-        )
-    _check_range(array, "y")
+    advice = "Remove them, or write NaN to mark them as missing."
+    _refuse(array, np.isinf, "y", "infinite", advice)
+    _refuse(array, _is_wild, "y", *_WILD)
     n_rows = n_rows if index is None else len(index)
     none = np.zeros(array.shape[1], dtype=np.int64)
     own = sum((np.isnan(chunk).sum(0) for _, chunk in _chunks(array, index)), start=none)
@@ -258,16 +239,6 @@ def check_targets(
                 f"{fewest_known} are needed. Leave the column out, or give more data."
             )
     return array
-
-
-def _check_range(array: NDArray[Any], name: str) -> None:
-    """Refuse numbers so large that their squares overflow."""
-    n_large, where = _count(array, lambda values: np.abs(values) > LARGEST)
-    if n_large:
-        raise InputError(
-            f"{name}: {n_large} values are larger than {LARGEST:g} (first: {where}), beyond which "
-            "squares overflow. Give them in a larger unit."
-        )
 
 
 def check_weights(sample_weight: Any, n_rows: int) -> Array | None:
@@ -352,10 +323,18 @@ def _chunks(array: NDArray[Any], index: Index | None = None) -> Iterator[tuple[i
         yield first, _double(array[rows] if index is None else array[index[rows]])
 
 
-def _count(
-    array: NDArray[Any], is_bad: Callable[[Array], NDArray[np.bool_]]
-) -> tuple[int, str | None]:
-    """How many values are bad, and where the first is."""
+def _is_wild(values: Array) -> NDArray[np.bool_]:
+    return np.abs(values) > LARGEST
+
+
+def _refuse(
+    array: NDArray[Any],
+    is_bad: Callable[[Array], NDArray[np.bool_]],
+    name: str,
+    what: str,
+    advice: str,
+) -> None:
+    """Refuse an array with bad values: how many there are, and where the first is."""
     total, where = 0, None
     for first, chunk in _chunks(array):
         bad = is_bad(chunk)
@@ -364,7 +343,9 @@ def _count(
             where = f"row {first + row}, column {column}"
         total += int(bad.sum())
     totals, places = zip(*world().gather((total, where)), strict=True)
-    return sum(totals), next((place for place in places if place), None)
+    if n_bad := sum(totals):
+        first = next(place for place in places if place)
+        raise InputError(f"{name}: {n_bad} values are {what} (first: {first}). {advice}")
 
 
 def _double(values: NDArray[Any]) -> Array:

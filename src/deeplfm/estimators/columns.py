@@ -17,7 +17,7 @@ from pandas.api.interchange import from_dataframe
 from pandas.api.types import infer_dtype, is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
 from deeplfm.errors import InputError
-from deeplfm.estimators.known_inputs import KnownInputs, Name
+from deeplfm.estimators.known_inputs import KnownInputs, Name, mostly_numbers
 from deeplfm.estimators.predictions import SUFFIXES
 from deeplfm.estimators.stamps import LARGEST, holds_timestamps
 from deeplfm.estimators.year_columns import find_year_columns, join_year_columns
@@ -29,19 +29,12 @@ _DS = "ds"  # the column of times by the convention of Prophet and Nixtla
 
 @dataclass(frozen=True)
 class Roles:
-    """Roles of the columns of a frame.
+    """Roles of the columns of a frame."""
 
-    Attributes:
-        time: name of the column of times; ``None`` for an index without a name.
-        targets: names of the columns to be predicted.
-        covariates: names of the columns that are known at all times.
-        time_columns: the columns of a year and its parts, if the time is in several.
-    """
-
-    time: Name | None
+    time: Name | None  # None for an index without a name
     targets: list[Name]
     covariates: list[Name]
-    time_columns: tuple[Name, ...] = ()
+    time_columns: tuple[Name, ...] = ()  # those of a year and its parts
 
     @classmethod
     def choose(cls, frame: pd.DataFrame, time: Any, targets: Any, covariates: Any) -> Roles:
@@ -262,8 +255,7 @@ def _numeric_columns(frame: pd.DataFrame, taken: set[Any]) -> list[Name]:
             continue
         is_numeric = is_numeric_dtype(column.dtype)
         if infer_dtype(column, skipna=True) in ("string", "mixed", "mixed-integer", *_NUMBERS):
-            numbers = pd.to_numeric(column.astype(object), errors="coerce")
-            is_numeric |= 2 * numbers.notna().sum() > column.notna().sum()
+            is_numeric |= mostly_numbers(column)
         if is_numeric:
             numbers_of(column, f"column {name!r}")
             found.append(name)

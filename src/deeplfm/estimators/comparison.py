@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 
 from deeplfm.errors import ConfigError
-from deeplfm.estimators.bounds import bounds_of
 from deeplfm.estimators.columns import Roles, as_frame
 from deeplfm.estimators.evaluation import SCORES, backtest
 from deeplfm.estimators.forecaster import DeepLFMForecaster, in_own_units
 from deeplfm.estimators.record import Record
+from deeplfm.estimators.scaling import bounds_of
 
 
 def compare(

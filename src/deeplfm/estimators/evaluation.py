@@ -14,9 +14,9 @@ from numpy import ndarray
 from torch import Tensor
 
 from deeplfm.errors import InputError
-from deeplfm.estimators.bounds import Bounds, set_bounds
 from deeplfm.estimators.record import FEWEST_KNOWN
 from deeplfm.estimators.regressor import DeepLFMRegressor
+from deeplfm.estimators.scaling import Array
 from deeplfm.estimators.settings import is_whole
 from deeplfm.estimators.targets import OutlierWarning
 from deeplfm.predictive.mixture import Predictive, nmse
@@ -63,7 +63,7 @@ def backtest(
     observed: pd.DataFrame,
     folds: int,
     horizon: int | None,
-    bounds: Bounds | None = None,
+    bounds: Array | None = None,
 ) -> pd.DataFrame:
     """Scores of each fold and target; see ``DeepLFMForecaster.backtest``."""
     origins = rolling_origins(observed, folds, horizon)
@@ -92,7 +92,7 @@ def _fold(
     settings: dict[str, Any],
     x: Float64[ndarray, "N P"],
     observed: pd.DataFrame,
-    bounds: Bounds | None,
+    bounds: Array | None,
     window: tuple[int, int],
 ) -> pd.DataFrame | None:
     """Scores of one origin; ``None`` if its fit was interrupted."""
@@ -101,7 +101,7 @@ def _fold(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OutlierWarning)  # the fit of all rows has warned
         regressor.fit(x[:origin], observed.iloc[:origin].reset_index(drop=True))
-    set_bounds(regressor, bounds)
+    regressor.scaling_ = regressor.scaling_.bounded(bounds)
     if regressor.fit_result_.interrupted:
         return None
     scores = score_table(regressor, x[origin:end], observed.iloc[origin:end])

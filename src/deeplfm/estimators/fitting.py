@@ -217,13 +217,15 @@ class Fitting(DeepLFMSettings):
         return found
 
     def _scaling(self, arrays: Arrays, is_log: NDArray[np.bool_]) -> Scaling:
-        return Scaling.of_chunks(arrays.own_chunks(), self.is_series_, is_log, is_shared=True)
+        return Scaling.of_chunks(
+            arrays.chunks(only_own=True), self.is_series_, is_log, is_shared=True
+        )
 
     def _logarithms(self, arrays: Arrays, by_itself: bool) -> NDArray[np.bool_]:
         """Targets to model by their logarithm: as the user chose, or those for which it is tried."""
         if self.log_targets is None and by_itself:
             return may_be_logarithms(arrays, self.is_series_)
         is_log = np.full(arrays.y.shape[1], bool(self.log_targets))
-        for _, y, _ in arrays.own_chunks() if self.log_targets else ():
+        for _, y, _ in arrays.chunks(only_own=True) if self.log_targets else ():
             check_positive(y, is_log, self.labels_.texts)
         return is_log

@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from deeplfm.estimators.arrays import time_text
-from deeplfm.estimators.bounds import bounds_of, set_bounds
 from deeplfm.estimators.candidates import in_time_units
 from deeplfm.estimators.columns import Name, Roles, as_frame
 from deeplfm.estimators.inspected import InspectedForecaster
@@ -26,6 +25,7 @@ from deeplfm.estimators.over_series import over_series
 from deeplfm.estimators.record import Record, in_order
 from deeplfm.estimators.regressor import DeepLFMRegressor
 from deeplfm.estimators.saving import describe_forecaster, rebuild_forecaster
+from deeplfm.estimators.scaling import bounds_of
 from deeplfm.estimators.settings import with_parameters
 from deeplfm.estimators.timeline import Timeline
 from deeplfm.io.archive import Contents, Saved
@@ -147,8 +147,7 @@ class DeepLFMForecaster(InspectedForecaster, Saved):
             )
         finally:
             time_text.reset(token)
-        if bounds is not None:
-            set_bounds(self.regressor_, bounds)
+        self.regressor_.scaling_ = self.regressor_.scaling_.bounded(bounds)
         self._set_record(record)
         self._frame = given.copy()
         return self

@@ -111,14 +111,19 @@ class KnownInputs:
         return np.hstack(found) if found else np.empty((len(values), 0))
 
 
+def mostly_numbers(column: pd.Series) -> bool:
+    """Whether most of the known values of a column can be read as numbers."""
+    numbers = pd.to_numeric(column.astype(object), errors="coerce")
+    return 2 * int(numbers.notna().sum()) > int(column.notna().sum())
+
+
 def is_category(column: pd.Series) -> bool:
     """Whether a column holds text, truth values or categories, and no numbers."""
     if isinstance(column.dtype, pd.CategoricalDtype) or is_bool_dtype(column.dtype):
         return True
     if infer_dtype(column, skipna=True) not in ("string", "boolean", "categorical"):
         return False
-    numbers = pd.to_numeric(column.astype(object), errors="coerce")
-    return 2 * int(numbers.notna().sum()) <= int(column.notna().sum())
+    return not mostly_numbers(column)
 
 
 def _levels(column: pd.Series) -> list[str]:

@@ -59,15 +59,7 @@ def errors_of(
     targets: Sequence[Name],
     columns: Mapping[Name, Name],
 ) -> NDArray[np.float64] | None:
-    """Standard deviations of the measurement error of each target, by row.
-
-    Args:
-        frame: from the user.
-        stamps: times of its rows.
-        rows: times to give the errors of, in order.
-        targets: names of the targets.
-        columns: the column of each target that has one.
-    """
+    """Standard deviations of the measurement error of each target, by row."""
     if not columns or not set(columns.values()) <= set(frame.columns):
         return None
     if stamps.has_duplicates:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,24 +24,12 @@ from deeplfm.estimators.timeline import Timeline
 FEWEST_KNOWN = 3
 _WIDE, _MOST_MISSING = 1.5, 10  # usual steps that are a gap; steps without a row for each with one
 _UNEVEN = 0.1  # of the median step: half of the steps differ by more
-_DRAWN, _PER_STEP = (
-    2000,
-    4,
-)  # even times of a figure where steps are uneven: at most, and for each step
+_DRAWN, _PER_STEP = 2000, 4  # most even times of a figure where steps are uneven, and for each step
 
 
 @dataclass(frozen=True)
 class Record:
-    """Rows of targets and covariates by time.
-
-    Attributes:
-        timeline: kind, zone and step of time.
-        targets: names of the columns to be predicted.
-        covariates: names of the columns that are known at all times.
-        rows: targets and covariates as floats, by time, in order; of categories the numbers of levels.
-        known: categories and calendar among the inputs.
-        missing_values: numbers that mark a missing target.
-    """
+    """Rows of targets and covariates by time."""
 
     timeline: Timeline
     targets: list[Name]
@@ -72,8 +60,7 @@ class Record:
         missing = check_missing_values(missing_values)
         values = roles.values(frame, stamps, known, missing)
         rows = in_order(values, frame, duplicates, known.levels)
-        check_enough(rows, roles.targets)
-        _warn_of_constants(rows[roles.targets])
+        check_observed(rows[roles.targets])
         timeline = replace(
             Timeline.of(rows.index, roles.time),
             date_order=date_order_of(times, where),
@@ -159,14 +146,9 @@ class Record:
         """Times at which a figure draws a prediction: rows, missing steps between them, and a forecast.
 
         Where steps are uneven, even times between them show what a line from row to row would hide.
-
-        Args:
-            ahead: times of a forecast.
-            n_rows: of the last rows; by default all.
         """
         index = self.rows.index[-min(n_rows or len(self.rows), len(self.rows)) :]
-        if ahead is None or len(ahead) == 0:
-            return self._drawn(index)
+        ahead = index[:0] if ahead is None else ahead
         if self.covariates or self._is_even(index):
             return self._drawn(index).union(ahead)
         return self._drawn(index.union(ahead))
@@ -177,16 +159,16 @@ class Record:
         return len(steps) < 2 or float(np.median(np.abs(steps / np.median(steps) - 1))) < _UNEVEN
 
     def _drawn(self, index: pd.Index) -> pd.Index:
-        if len(index) < 2:
+        if len(index) < 2 or self.covariates:
             return index
         steps = np.diff(self.timeline.numbers(index))
-        if not self.covariates and not self._is_even(index):
+        if not self._is_even(index):
             n_even = int(min(_DRAWN, _PER_STEP * steps.sum() / np.median(steps)))
             return index.union(_evenly(index, n_even))
         usual = float(np.median(steps))
         wide = np.flatnonzero(steps > _WIDE * usual)
         n_missing = steps[wide].sum() / usual
-        if self.covariates or not len(wide) or n_missing > _MOST_MISSING * len(index):
+        if not len(wide) or n_missing > _MOST_MISSING * len(index):
             return index
         between = [self.timeline.until(index[i : i + 1], index[i + 1]) for i in wide]
         return index.append(between).unique().sort_values()
@@ -273,20 +255,15 @@ def in_order(
     )
 
 
-def check_enough(training: pd.DataFrame, targets: Sequence[Name]) -> None:
-    """Refuse targets with too few known values."""
-    for name in targets:
-        known = int(training[name].notna().sum())
-        if known < FEWEST_KNOWN:
-            raise InputError(
-                f"column {name!r}: {known} of {len(training)} values are known; at least "
-                f"{FEWEST_KNOWN} are needed. Leave the column out, or give more data."
-            )
-
-
-def _warn_of_constants(observed: pd.DataFrame) -> None:
+def check_observed(observed: pd.DataFrame) -> None:
+    """Refuse targets with too few known values, and warn of constants."""
     for name, column in observed.items():
         known = column.dropna()
+        if len(known) < FEWEST_KNOWN:
+            raise InputError(
+                f"column {name!r}: {len(known)} of {len(column)} values are known; at least "
+                f"{FEWEST_KNOWN} are needed. Leave the column out, or give more data."
+            )
         if known.min() == known.max():
             warnings.warn(
                 f"column {name!r}: all known values are {known.iloc[0]:g}, and so is its forecast, whose "
@@ -312,7 +289,7 @@ def _series_label(stamps: pd.Index, frame: pd.DataFrame) -> Name | None:
 
 
 def _evenly(index: pd.Index, n: int) -> pd.Index:
-    """Even times between the first and the last one."""
+    """Even times between the first and the last one, which are counted too."""
     shares, span = np.linspace(0, 1, max(n, 2))[1:-1], index[-1] - index[0]
     if not isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex):
         return pd.Index(index[0] + span * shares, name=index.name)

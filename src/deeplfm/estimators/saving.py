@@ -49,7 +49,7 @@ _FREE = ("backend", "checkpoint", "n_jobs", "progress", "time_limit")
 
 def run_identity(regressor: DeepLFMRegressor, arrays: Arrays) -> dict[str, Any]:
     """Plain data that two fits share if one continues the other: settings, versions and data."""
-    own = [_digest(chunk) for chunk in arrays.own_chunks()]
+    own = [_digest(chunk) for chunk in arrays.chunks(only_own=True)]
     digest = hashlib.sha256(b"".join(part for parts in world().gather(own) for part in parts))
     known = _settings(regressor) | {"versions": versions(), "shape": repr(arrays.shape)}
     return known | {"data": digest.hexdigest()}

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from deeplfm.errors import InputError
+from deeplfm.errors import ConfigError, InputError
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.predictive.transformed import Clipped, Exponential
 from deeplfm.training.distributed import world
@@ -101,11 +102,37 @@ class Scaling:
         floor, cap = torch.as_tensor(self.bounds)
         return Clipped(result, floor, cap)
 
+    def bounded(self, bounds: Array | None) -> Scaling:
+        """The same, whose predictions end at a floor and a cap of each output, if any are given."""
+        return self if bounds is None else replace(self, bounds=bounds)
+
     def log_jacobian(self, y: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         """Log density in the model's units minus the log density in the user's, at these outputs."""
         shift, scale = torch.as_tensor(self.y_shift), torch.as_tensor(self.y_scale)
         slope = torch.where(torch.as_tensor(self.is_log), y.cpu() * scale + shift, 0.0)
         return slope + scale.log()
+
+
+def bounds_of(observed: pd.DataFrame, floor: float | None, cap: float | None) -> Array | None:
+    """Floor and cap of each target; ``None`` where there are none.
+
+    Values beyond a bound are refused: either they or the bound are wrong.
+    """
+    if floor is None and cap is None:
+        return None
+    low = -np.inf if floor is None else float(floor)
+    high = np.inf if cap is None else float(cap)
+    if not low < high:
+        raise ConfigError(f"floor, cap: {floor!r} and {cap!r} found. Give a floor below the cap.")
+    for name, column in observed.items():
+        for bound, is_beyond, word in ((low, column < low, "floor"), (high, column > high, "cap")):
+            if is_beyond.any():
+                raise InputError(
+                    f"column {name!r}: {is_beyond.sum()} of {column.notna().sum()} values are beyond "
+                    f"{word}={bound:g} (first: {column[is_beyond].iloc[0]:g} at time "
+                    f"{column.index[is_beyond.argmax()]}). Correct them, or give another {word}."
+                )
+    return np.repeat([[low], [high]], observed.shape[1], axis=1)
 
 
 def _logarithms(y: Array, is_log: NDArray[np.bool_] | None) -> Array:

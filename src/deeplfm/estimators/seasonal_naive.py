@@ -28,10 +28,6 @@ class SeasonalNaive:
     A season of m steps is the longest of the calendar that the rows hold twice, else one step. The
     spread of y(t) − y(t − m) over all known pairs is s; the variance of the forecast is k s², as that of
     a seasonal random walk, and its distribution Student's t with as many degrees of freedom as pairs.
-
-    Attributes:
-        timeline: kind and step of time.
-        rows: the targets by time, as far as they could be read.
     """
 
     timeline: Timeline

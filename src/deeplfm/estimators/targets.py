@@ -35,13 +35,7 @@ _LEAST_SURE = 2.0  # standard errors off 0
 
 @dataclass(frozen=True)
 class Labels:
-    """Names of the targets of a fit, and whether they were one vector.
-
-    Attributes:
-        names: of the targets; ``None`` where they came as an array.
-        n_outputs: number D of targets.
-        is_vector: they came without a second dimension.
-    """
+    """Names of the targets of a fit, and whether they were one vector."""
 
     names: tuple[Hashable, ...] | None
     n_outputs: int

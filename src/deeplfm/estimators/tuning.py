@@ -99,7 +99,7 @@ def tune(
             models = [_with(base, study.settings(trial)) for trial in trials]
             calls = (delayed(_outcome)(model, tables, score, setting) for model in models)
             for trial, outcome in zip(trials, Parallel(n_jobs=n_jobs)(calls), strict=True):
-                study.keep(trial, outcome)
+                study.keep(trial, *outcome)
     table = study.table()
     if table["score"].isna().all():
         raise InputError(
@@ -108,20 +108,13 @@ def tune(
     return Tuning(table, _with(base, study.best))
 
 
-@dataclass
-class _Outcome:
-    score: float
-    seconds: float
-    failed: str
-
-
 def _outcome(
     model: DeepLFMForecaster,
     tables: list[pd.DataFrame],
     score: str,
     setting: dict[str, Any],
-) -> _Outcome:
-    """The mean score of one trial, or why it has none."""
+) -> tuple[float, float, str]:
+    """The mean score of one trial, its seconds, and why it has no score, if it has none."""
     began = monotonic()
     values = []
     try:
@@ -131,8 +124,8 @@ def _outcome(
             unit = [_std(table, target) if score in _IN_UNITS else 1.0 for target in found.index]
             values.append(float((found / unit).mean()))
     except DeepLFMError as error:
-        return _Outcome(math.nan, monotonic() - began, str(error))
-    return _Outcome(float(np.mean(values)), monotonic() - began, "")
+        return math.nan, monotonic() - began, str(error)
+    return float(np.mean(values)), monotonic() - began, ""
 
 
 def _with(base: DeepLFMForecaster, chosen: Mapping[str, Any]) -> DeepLFMForecaster:
@@ -272,23 +265,20 @@ class _Study:
 
     def settings(self, trial: Any) -> dict[str, Any]:
         """Values that the parameters of a trial stand for."""
-        found = {}
-        for key, values in self._space.items():
-            texts = {repr(value): value for value in values}
-            found[key] = (
-                trial.params[key] if isinstance(values, tuple) else texts[trial.params[key]]
-            )
-        return found
+        return {
+            key: trial.params[key]
+            if isinstance(values, tuple)
+            else next(value for value in values if repr(value) == trial.params[key])
+            for key, values in self._space.items()
+        }
 
-    def keep(self, trial: Any, outcome: _Outcome) -> None:
+    def keep(self, trial: Any, score: float, seconds: float, failed: str) -> None:
         """Keep the outcome of a trial."""
         self._asked.remove(trial)
-        trial.set_user_attr("seconds", outcome.seconds)
-        trial.set_user_attr("failed", outcome.failed)
-        if math.isfinite(outcome.score):
-            self._study.tell(trial, outcome.score)
-        else:
-            self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
+        trial.set_user_attr("seconds", seconds)
+        trial.set_user_attr("failed", failed)
+        state = None if math.isfinite(score) else self._optuna.trial.TrialState.FAIL
+        self._study.tell(trial, score if state is None else None, state=state)
 
     @property
     def best(self) -> dict[str, Any]:

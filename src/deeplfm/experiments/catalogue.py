@@ -61,14 +61,7 @@ def declared(name: str, substitute: str | None = None) -> Experiment:
 
 @dataclass(frozen=True)
 class Setup:
-    """An experiment and how it is run, apart from models and seeds.
-
-    Attributes:
-        name: of the experiment.
-        substitute: data in place of CHARIS.
-        is_quick: few training steps, to see that everything runs.
-        budget: seconds for each fit.
-    """
+    """An experiment and how it is run, apart from models and seeds."""
 
     name: str
     substitute: str | None = None

@@ -136,22 +136,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table: the mean of a score over cases and outputs.
-
-    Attributes:
-        label: heading.
-        metric: "nmse", "mnll" or "coverage95".
-        cases: names of the cases.
-        part: name of the tested part.
-        outputs: names of the outputs; empty for all.
-        decimals: to print.
-    """
+    """A column of the table: the mean of a score over cases and outputs."""
 
     label: str
     metric: str
     cases: tuple[str, ...]
     part: str = "test"
-    outputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()  # empty for all
     decimals: int = 2
 
 
@@ -194,22 +185,7 @@ def paper_table(columns: tuple[str, ...], rows: Mapping[str, str]) -> Paper:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table of the paper, to be computed again.
-
-    Attributes:
-        name: on the command line.
-        title: of the table.
-        source: place in the paper.
-        cases: data sets.
-        models: rows of the table.
-        columns: of the table.
-        paper: published numbers, by row and column.
-        notes: remarks below the table.
-        warning: remark above every table, such as that the data are a substitute.
-        n_seeds: default number of seeds.
-        drawn: labels of the models in the figure, side by side; empty for no figure.
-        paper_heading: of the columns with published numbers.
-    """
+    """A table of the paper, to be computed again."""
 
     name: str
     title: str
@@ -218,10 +194,10 @@ class Experiment:
     models: tuple[Entry, ...]
     columns: tuple[Column, ...]
     paper: Paper = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    warning: str = ""
+    notes: tuple[str, ...] = ()  # below the table
+    warning: str = ""  # above every table, such as that the data are a substitute
     n_seeds: int = 5
-    drawn: tuple[str, ...] = ()
+    drawn: tuple[str, ...] = ()  # labels of the models in the figure, side by side
     paper_heading: str = "paper"
 
     def published(self, entry: Entry, column: Column) -> Published | None:

@@ -34,24 +34,12 @@ class NotAvailableError(DeepLFMError):
 
 
 def ensemble(kind: str, label: str = "ensemble", **settings: Any) -> Entry:
-    """Our default: several models, weighed by held-out rows. The paper has no such row.
-
-    Args:
-        kind: of the data, "series" or "table".
-        label: in the table.
-        settings: other than the defaults; sizes are those of the members with hidden layers.
-    """
+    """Our default: several models, weighed by held-out rows. The paper has no such row."""
     return Entry(label, partial(_build_ours, "ensemble", kind, settings))
 
 
 def dlfm(kind: str, paper: str = "DLFM", **settings: Any) -> Entry:
-    """One model whose hidden layers carry the forecast.
-
-    Args:
-        kind: of the data, "series" or "table".
-        paper: row of the paper's table.
-        settings: other than the defaults.
-    """
+    """One model whose hidden layers carry the forecast."""
     settings = {"time_limit": None} | settings  # half a search for clocks is another model
     return Entry("DLFM", partial(_build_ours, "dlfm", kind, settings), paper, has_hidden_layer=True)
 

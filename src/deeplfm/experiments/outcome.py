@@ -39,15 +39,7 @@ class Summary:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """An experiment and the records of its tasks.
-
-    Attributes:
-        experiment: its declaration.
-        records: of its tasks.
-        n_seeds: number of seeds that were asked for.
-        is_quick: few training steps, to see that everything runs.
-        budget: seconds for each fit.
-    """
+    """An experiment and the records of its tasks."""
 
     experiment: Experiment
     records: Sequence[Record]

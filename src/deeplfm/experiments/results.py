@@ -107,14 +107,7 @@ def _fan(made: Drawing, output: int) -> Fan:
 def gathered(
     setup: Setup, folder: Path, n_seeds: int = 0, asked: Collection[str] = ()
 ) -> tuple[Outcome, list[Task]]:
-    """All records of an experiment in a folder, of any earlier command, and its tasks.
-
-    Args:
-        setup: of the experiment.
-        folder: of the experiment.
-        n_seeds: least number of seeds in the table.
-        asked: labels of models that are listed even without a record.
-    """
+    """All records of an experiment in a folder, of any earlier command, and its tasks."""
     experiment = setup.declared()
     n_seeds = max(n_seeds, seeds_in(folder))
     tasks = plan(experiment, n_seeds, setup.is_quick, setup.budget)

@@ -6,24 +6,17 @@ process computes with one thread.
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import FrameType
 
 from deeplfm.experiments.declaration import Experiment
 from deeplfm.experiments.tasks import FAILED, Record, Task, is_settled, keep, kept, run_task
-from deeplfm.selection.backends import (
-    LostWorkerError,
-    calls_in_pool,
-    end_with,
-    is_cluster,
-    n_workers,
-)
+from deeplfm.selection.backends import LostWorkerError, as_finished, is_cluster, n_workers
 
 TASKS = "tasks"
 _ENDED = "its process was ended from outside, most likely for lack of memory; try again with fewer --jobs"
@@ -67,18 +60,12 @@ def run(
     """
     place = folder / TASKS
     place.mkdir(parents=True, exist_ok=True)
-    for marker in place.glob("*.running"):  # of a run that was ended
-        marker.unlink()
-
-    def is_left(task: Task) -> bool:
-        return not is_settled(task, place, retry, fresh)
-
-    left = [task for task in tasks if is_left(task)]
+    left = [task for task in tasks if not is_settled(task, place, retry, fresh)]
     for case in {task.case.name: task.case for task in left}.values():
         case.load(0)  # an error of the data comes before anything is computed
     n_done = len(tasks) - len(left)
     n_jobs = min(n_workers(n_jobs or -1), max(1, len(left)))
-    for record in _finished(left, place, n_jobs, is_left):
+    for record in _finished(left, place, n_jobs):
         n_done += 1
         if report is not None:
             report(record, n_done, len(tasks))
@@ -102,68 +89,23 @@ def left_aside(tasks: list[Task], folder: Path) -> list[str]:
     return sorted({path.stem for path in (folder / TASKS).glob("[!.]*.json")} - known)
 
 
-def _finished(
-    tasks: list[Task], place: Path, n_jobs: int, is_left: Callable[[Task], bool]
-) -> Iterator[Record]:
-    if n_jobs == 1 and not is_cluster():
-        with _whole_interrupts():
-            yield from (_watched(task, place, os.getpid()) for task in tasks)
-        return
-    left = {task.name: task for task in tasks}
-    while left:
-        try:
-            for record in _together(list(left.values()), place, n_jobs):
-                del left[record.pop("name")]
-                yield record
-        except LostWorkerError:
-            # One of the tasks under way ended the whole pool. Each of them gets a pool of its own.
-            suspects = [task for name, task in left.items() if _marker(task, place).exists()]
-            for task in suspects or list(left.values()):
-                _marker(task, place).unlink(missing_ok=True)
-                del left[task.name]
-                yield _alone(task, place)
-            left = {name: task for name, task in left.items() if is_left(task)}
+def _finished(tasks: list[Task], place: Path, n_jobs: int) -> Iterator[Record]:
+    alone = n_jobs == 1 and not is_cluster()
+    with _whole_interrupts() if alone else nullcontext():
+        for number, record in as_finished(partial(_by_one_thread, place=place), tasks, n_jobs):
+            if isinstance(record, LostWorkerError):
+                nothing: Record = {"rows": [], "seconds": {}, "warnings": []}
+                failed = {"status": FAILED, "reason": _ENDED} | nothing
+                record = keep(tasks[number].identity() | failed, tasks[number], place)
+            yield record
 
 
-def _together(tasks: list[Task], place: Path, n_jobs: int) -> Iterator[Record]:
-    work = partial(_named, place=place, parent=os.getpid())
-    return calls_in_pool(work, iter(tasks), n_jobs)
-
-
-def _alone(task: Task, place: Path) -> Record:
-    try:
-        (record,) = _together([task], place, 2)
-    except LostWorkerError:
-        _marker(task, place).unlink(missing_ok=True)
-        nothing: Record = {"rows": [], "seconds": {}, "warnings": []}
-        return keep(task.identity() | {"status": FAILED, "reason": _ENDED} | nothing, task, place)
-    del record["name"]
-    return record
-
-
-def _named(task: Task, place: Path, parent: int) -> Record:
-    return _watched(task, place, parent) | {"name": task.name}
-
-
-def _watched(task: Task, place: Path, parent: int) -> Record:
-    """Run a task in this process, with one thread, and a marker file while it runs."""
+def _by_one_thread(task: Task, place: Path) -> Record:
+    """Run a task with one thread, in this process too."""
     from threadpoolctl import threadpool_limits
 
-    if os.getpid() != parent and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    if os.getpid() != parent:
-        end_with(parent)
-    marker = _marker(task, place)
-    marker.touch()
-    try:
-        with threadpool_limits(1), _one_torch_thread():
-            return run_task(task, place)
-    finally:
-        marker.unlink(missing_ok=True)
-
-
-def _marker(task: Task, place: Path) -> Path:
-    return place / f"{task.name}.running"
+    with threadpool_limits(1), _one_torch_thread():
+        return run_task(task, place)
 
 
 @contextmanager

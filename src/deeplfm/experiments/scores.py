@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,59 +17,20 @@ from torch import Tensor
 from deeplfm.errors import InputError
 from deeplfm.estimators import DeepLFMRegressor
 from deeplfm.experiments.declaration import Split
-from deeplfm.io.files import versions, write_whole
+from deeplfm.io.files import write_whole
 from deeplfm.kernels import compiled_kernels
 from deeplfm.model import DeepLFM
 from deeplfm.predictive.mixture import Predictive, coverage, mnll, nmse
 from deeplfm.training import Rows, train
 
 
-@dataclass(frozen=True)
-class ScoreRow:
-    """Scores of one output of one model on one part of the data.
-
-    Attributes:
-        model: label in the table.
-        split: name of the rows, such as "extrapolation".
-        output: name of the output.
-        seed: of data and model.
-        nmse: mean squared error over the variance of the targets.
-        mnll: mean negative log density of an observation.
-        coverage95: share of observations inside the central 95 % interval.
-        seconds: time to fit the model, all outputs together.
-    """
-
-    model: str
-    split: str
-    output: str
-    seed: int
-    nmse: float
-    mnll: float
-    coverage95: float
-    seconds: float
-
-
 def score(
     posterior: Predictive,
     target: Float[Tensor, "N D"],
-    *,
-    model: str,
-    split: str,
-    seed: int,
-    seconds: float,
+    part: str,
     outputs: Sequence[str] | None = None,
-) -> list[ScoreRow]:
-    """Score a prediction, one row for each output.
-
-    Args:
-        posterior: prediction of the same rows as the targets, in the same units.
-        target: observations; NaN is left out, so that one prediction of all rows serves every split.
-        model: label of the model.
-        split: name of the rows.
-        seed: of data and model.
-        seconds: time to fit.
-        outputs: names of the outputs; by default "0", "1", ...
-    """
+) -> list[dict[str, Any]]:
+    """Scores of a prediction, one row for each output: nmse, mnll and coverage95."""
     if posterior.mean.shape != target.shape:
         raise InputError(
             f"score: prediction and target must have one shape, found "
@@ -81,30 +42,15 @@ def score(
             f"score: {len(names)} names for {target.shape[1]} outputs. Give one name per output."
         )
     with torch.no_grad():
-        scores = zip(
-            nmse(posterior.mean, target).tolist(),
-            mnll(posterior, target).tolist(),
-            coverage(posterior, target, 0.95).tolist(),
-            strict=True,
-        )
-        return [
-            ScoreRow(model, split, name, seed, *values, seconds=seconds)
-            for name, values in zip(names, scores, strict=True)
-        ]
-
-
-def write_json(
-    path: str | os.PathLike[str], rows: Sequence[ScoreRow], settings: Mapping[str, Any]
-) -> None:
-    """Write rows, versions and settings to a file, in one atomic step.
-
-    Args:
-        path: file to write; its folder must exist.
-        rows: scores; one that is not a finite number is written as null.
-        settings: other settings that decided the scores.
-    """
-    content = {"rows": [plain(asdict(row)) for row in rows], "versions": versions()}
-    write_document(path, content | {"settings": dict(settings)})
+        scores = {
+            "nmse": nmse(posterior.mean, target).tolist(),
+            "mnll": mnll(posterior, target).tolist(),
+            "coverage95": coverage(posterior, target, 0.95).tolist(),
+        }
+    return [
+        {"split": part, "output": name} | {key: values[d] for key, values in scores.items()}
+        for d, name in enumerate(names)
+    ]
 
 
 def write_document(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
@@ -133,11 +79,6 @@ def validation_curve(model: Any, split: Split, seed: int) -> list[dict[str, floa
     """Step, NMSE and MNLL during the training of a model's first candidate; empty for other models.
 
     The candidate is trained again on all training rows, without held-out rows of its own.
-
-    Args:
-        model: a fitted estimator.
-        split: a table whose part ``validation`` is scored.
-        seed: of the training.
     """
     model = getattr(model, "regressor_", model)  # of a comparator made of our parts
     if not isinstance(model, DeepLFMRegressor) or VALIDATION not in split.x_test:

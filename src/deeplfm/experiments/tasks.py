@@ -11,7 +11,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -20,16 +20,18 @@ from typing import Any
 import numpy as np
 import torch
 
+import deeplfm
 from deeplfm.experiments.declaration import Case, Entry, Split
 from deeplfm.experiments.models import NotAvailableError
 from deeplfm.experiments.scores import plain, score, validation_curve, write_document
-from deeplfm.experiments.source import source_digest
 from deeplfm.io.files import versions, write_whole
 from deeplfm.terms import to_json
 
 DONE, FAILED, NOT_AVAILABLE = "done", "failed", "not available"
 Record = dict[str, Any]
 _SAME_DECIMALS = 8
+# Records have the data and settings of an experiment themselves; the others only present results.
+_ASIDE = ("cli", "plots", "report", "experiments")
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,7 @@ def _results(task: Task, folder: Path) -> Record:
         raise KeyboardInterrupt  # half a fit is no result
     with _clock(seconds, "predict"):
         posteriors = {part: model.posterior(x) for part, x in split.x_test.items()}
-    rows = [row for part in posteriors for row in _scores(task, split, part, posteriors[part])]
+    rows = [row for part in posteriors for row in _scores(split, part, posteriors[part])]
     results: Record = {"rows": rows, "seconds": seconds}
     if (report := getattr(model, "fit_result_", None)) is not None:
         results["weight"] = report.weight
@@ -234,18 +236,10 @@ def _of_first_seed(task: Task, model: Any, folder: Path) -> Record | None:
     return {"rows": record["rows"], "seconds": record["seconds"], "same_as_seed": 0}
 
 
-def _scores(task: Task, split: Split, part: str, posterior: Any) -> list[Record]:
-    target = torch.tensor(split.y_test[part], dtype=torch.float64)
-    label, names = task.entry.label, split.outputs
-    rows = score(
-        posterior, target, model=label, split=part, seed=task.seed, seconds=0.0, outputs=names
-    )
-    kept_scores = [asdict(row) for row in rows]
-    for row in kept_scores:
-        del row["model"], row["seed"], row["seconds"]  # the record has them
-        if split.is_noise_free:
-            row |= {"mnll": None, "coverage95": None}
-    return kept_scores
+def _scores(split: Split, part: str, posterior: Any) -> list[Record]:
+    rows = score(posterior, torch.tensor(split.y_test[part]).double(), part, split.outputs)
+    hidden = {"mnll": None, "coverage95": None} if split.is_noise_free else {}
+    return [row | hidden for row in rows]
 
 
 def _draw(posterior: Any, task: Task, folder: Path) -> None:
@@ -276,3 +270,16 @@ def _clock(seconds: dict[str, float], name: str) -> Iterator[None]:
 
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9=]+", "-", text.lower()).strip("-")
+
+
+@cache
+def source_digest() -> str:
+    """Twelve letters that change with the code of the models, read once in each process."""
+    root = Path(deeplfm.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*")):
+        place = path.relative_to(root)
+        if path.suffix in (".py", ".cpp") and place.parts[0] not in _ASIDE:
+            digest.update(place.as_posix().encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]

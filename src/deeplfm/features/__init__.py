@@ -1,4 +1,4 @@
-"""Feature maps: one file per linear system, one line each in the registry."""
+"""Feature maps: a class for each linear system, one line each in the registry."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 from deeplfm.errors import ConfigError
 from deeplfm.features.base import FeatureMap
 from deeplfm.features.harmonic import HarmonicMap
-from deeplfm.features.ode1 import FirstOrder
 from deeplfm.features.ode2 import SecondOrder
 from deeplfm.features.projections import ArcCosine, ArcCosine0, ArcCosine2, ExponentiatedQuadratic
-from deeplfm.features.response import Response
+from deeplfm.features.response import FirstOrder, Response
 
 if TYPE_CHECKING:
     from deeplfm.features.response_kernel import ResponseKernel

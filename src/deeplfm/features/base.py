@@ -40,8 +40,6 @@ class FeatureMap(nn.Module):
         extras: columns beside the force: ``"constant"``, ``"trend"`` (one per input dimension) and,
             for responses, ``"initial_state"`` (``n_states`` per input dimension).
         shared_forces: all groups respond to the same forces (one ℓ and one Ω): the classical LFM.
-        max_lengthscale: upper bound on ℓ. A record of length T cannot show that a force stays
-            coherent for much longer than T; without a bound the evidence believes it does.
     """
 
     sensitivity_unit: Tensor
@@ -60,7 +58,6 @@ class FeatureMap(nn.Module):
         n_groups: int = 1,
         extras: tuple[str, ...] = (),
         shared_forces: bool = False,
-        max_lengthscale: float = math.inf,
     ) -> None:
         super().__init__()
         unknown = set(extras) - set(EXTRAS)
@@ -75,7 +72,6 @@ class FeatureMap(nn.Module):
             )
         self.n_inputs, self.n_forces, self.n_features = n_inputs, n_forces, n_features
         self.n_groups, self.extras = n_groups, tuple(extras)
-        self.max_lengthscale = float(max_lengthscale)
         self.n_spectra = 1 if shared_forces else n_groups
         self.log_lengthscale = nn.Parameter(torch.zeros(self.n_spectra, n_inputs, n_forces))
         self.center = nn.Parameter(
@@ -116,7 +112,7 @@ class FeatureMap(nn.Module):
     @property
     def lengthscale(self) -> Float[Tensor, "G P Q"]:
         """Lengthscale ℓ of each force along each input dimension."""
-        return 1 / (torch.exp(-self.log_lengthscale) + 1 / self.max_lengthscale)
+        return 1 / torch.exp(-self.log_lengthscale)
 
     def frequency_prior(self) -> tuple[Float[Tensor, "G P Q 1"], Float[Tensor, "G P Q 1"]]:
         """Mean and standard deviation of p(ω)."""

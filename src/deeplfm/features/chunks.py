@@ -18,10 +18,6 @@ def chunkwise(
 
     The backward pass runs the function again, one chunk at a time, so that the memory of a step is
     that of a chunk. A single chunk is kept.
-
-    Args:
-        function: of the tensors of a chunk and of nothing else that has a gradient.
-        chunks: tensors of each chunk; a tensor that several chunks share is given to each.
     """
     if len(chunks) == 1:
         return [function(chunks[0])]

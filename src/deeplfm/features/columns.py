@@ -40,13 +40,6 @@ class BlockColumns:
 
     Columns that do not depend on the sample are made once, at construction: all where neither inputs
     nor Ω do, the share of the original inputs where the map is a sum over inputs, and all coefficients.
-
-    Args:
-        features: the map.
-        frequency: Ω.
-        feature_weight: prior standard deviation of each wave within its force.
-        original: inputs that are the same for all samples.
-        hidden: inputs that differ by sample; they come first.
     """
 
     def __init__(
@@ -284,14 +277,7 @@ class LayerColumns:
         by_row: Sequence[Tensor] = (),
         is_diagonal: bool = False,
     ) -> tuple[Tensor, ...]:
-        """A reduction over rows and the mean over samples; with gradients where it is one number.
-
-        Args:
-            reduction: as for :meth:`map`, but that it returns sums over rows and means over samples.
-            arguments: tensors for all chunks.
-            by_row: tensors of which a chunk takes its rows, the last dimension but one.
-            is_diagonal: the reduction is :func:`diagonal_squares`.
-        """
+        """A reduction over rows and the mean over samples; with gradients where it is one number."""
         whole = self._in_one_piece(is_diagonal)
         if whole is not None:
             return reduction(whole, *arguments, *by_row)

@@ -11,19 +11,16 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Bool, Complex, Float
+from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
 from deeplfm.errors import ConfigError
 from deeplfm.features.base import Coefficients
 from deeplfm.features.harmonic import HarmonicCoefficients, HarmonicMap, steady_coefficients
+from deeplfm.features.resonance import RADIUS, companion, resonance, series_near_root
 
 _NEARLY_ZERO = 1e-30  # a gain of exactly 0 gets no gradient
-# |root − jω| × extent up to which wave and transient, which nearly cancel, are written as a series.
-_RADIUS = 0.2
-# The same where all roots and jω are near 0, for equations of order two and more: a closed form loses
-# a factor for each root.
-_WIDE_RADIUS = 0.5
+_WIDE_RADIUS = 0.5  # that of resonance, for jω and several roots near 0: each one loses a factor
 
 
 class Response(HarmonicMap):
@@ -34,21 +31,12 @@ class Response(HarmonicMap):
 
         φ(t) = H(jω) e^{jωa} [e^{jωs} − Σ_{k<n} (jω)ᵏ h_k(s)],   s = t − a,   H = 1/P,
 
-    where h_k is the free response whose k-th derivative is 1 at s = 0, and all others 0. For several
-    inputs the complex features are summed over the input dimensions, as in the paper;
-    ``weighted_inputs`` multiplies each by α_m, its alternative for future work.
+    where h_k is the free response whose k-th derivative is 1 at s = 0, and all others 0. Features are
+    summed over inputs, as in the paper. Other arguments are those of :class:`FeatureMap`.
 
     Args:
-        n_inputs: see :class:`FeatureMap`, as the other arguments not listed.
-        n_forces: number Q of latent forces.
-        n_features: number M of frequencies per force.
-        n_groups: number G of parameter sets.
-        extras: columns beside the force.
-        shared_forces: all groups respond to the same forces.
-        max_lengthscale: upper bound on ℓ.
         lower_limit: a, where the convolution begins. The paper's a = 0 forces f(0) = 0; −∞ is a
             system that was running long before the data.
-        weighted_inputs: learn one weight α_m per input dimension.
         positive_sensitivity: S = |ρ| of the learned ρ, as in the authors' code.
     """
 
@@ -70,24 +58,15 @@ class Response(HarmonicMap):
 
     def __init__(
         self,
-        n_inputs: int,
-        n_forces: int,
-        n_features: int,
-        n_groups: int = 1,
-        extras: tuple[str, ...] = (),
-        shared_forces: bool = False,
-        max_lengthscale: float = math.inf,
+        *sizes: Any,
         lower_limit: float = 0.0,
-        weighted_inputs: bool = False,
         positive_sensitivity: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            n_inputs, n_forces, n_features, n_groups, extras, shared_forces, max_lengthscale
-        )
+        super().__init__(*sizes, **options)
         self.positive_sensitivity = positive_sensitivity
         self.lower_limit = float(lower_limit)
         self.origin = self.lower_limit if math.isfinite(lower_limit) else 0.0
-        self.input_weight = nn.Parameter(torch.ones(n_inputs)) if weighted_inputs else None
 
     @property
     def sensitivity(self) -> Float[Tensor, "G P Q"]:
@@ -108,7 +87,7 @@ class Response(HarmonicMap):
         self, time: Float[Tensor, "B P N"], polynomial: Float[Tensor, "B P n"]
     ) -> tuple[Float[Tensor, "B P N"], ...]:
         """h_0 … h_{n−1} from the matrix exponential; a closed form in a child is many times faster."""
-        matrix = _companion(polynomial).unsqueeze(-3) * time[..., None, None]  # B P N n n
+        matrix = companion(polynomial).unsqueeze(-3) * time[..., None, None]  # B P N n n
         return torch.linalg.matrix_exp(matrix.contiguous())[..., 0, :].unbind(-1)
 
     @property
@@ -127,7 +106,7 @@ class Response(HarmonicMap):
         """Decay of the fastest root × extent; without a transient nothing grows."""
         if math.isinf(self.lower_limit) and "initial_state" not in self.extras:
             return 0.0
-        decay = -torch.linalg.eigvals(_companion(self.polynomial.double())).real.amin(-1)
+        decay = -torch.linalg.eigvals(companion(self.polynomial.double())).real.amin(-1)
         return float((decay * extent).amax())
 
     def initial_state(self, x: Float[Tensor, "*S 1 N P"]) -> Float[Tensor, "*S G N E"]:
@@ -145,8 +124,6 @@ class Response(HarmonicMap):
     ) -> Coefficients:
         """One term for each input dimension."""
         sensitivity = self.sensitivity
-        if self.input_weight is not None:
-            sensitivity = sensitivity * self.input_weight[:, None]
         gain = (sensitivity[..., None] * feature_weight.to(sensitivity.dtype)).flatten(-2)  # G P K
         frequency = frequency.flatten(-2)[..., inputs, :]
         return response_coefficients(
@@ -156,6 +133,39 @@ class Response(HarmonicMap):
             extent,
             self.lower_limit,
         )
+
+
+class FirstOrder(Response):
+    r"""Random Fourier response features of f' + γf = Σ_q S_q u_q (eq. 6)."""
+
+    n_states: ClassVar[int] = 1
+
+    def __init__(
+        self, n_inputs: int, n_forces: int, n_features: int, n_groups: int = 1, **options: Any
+    ) -> None:
+        super().__init__(n_inputs, n_forces, n_features, n_groups, **options)
+        self.log_decay = nn.Parameter(torch.zeros(n_groups, n_inputs))
+
+    @property
+    def decay(self) -> Float[Tensor, "G P"]:
+        """Decay γ of each input dimension."""
+        return self.log_decay.exp()
+
+    @property
+    def polynomial(self) -> Float[Tensor, "G P 1"]:
+        """γ."""
+        return self.decay.unsqueeze(-1)
+
+    @torch.no_grad()
+    def set_bandwidth(self, width: float | Float[Tensor, "#G #P"]) -> None:
+        """γ = width."""
+        self.log_decay.copy_(torch.as_tensor(width, dtype=torch.float64).log())
+
+    def free_response(
+        self, time: Float[Tensor, "B P N"], polynomial: Float[Tensor, "B P 1"]
+    ) -> tuple[Float[Tensor, "B P N"], ...]:
+        """e^{−γs}."""
+        return (torch.exp(-polynomial * time),)
 
 
 def response_coefficients(
@@ -193,8 +203,8 @@ def response_coefficients(
     with torch.no_grad():
         reach = extent.double()[..., None, :, None]  # *#S 1 J 1
         radius = torch.hypot(_root_bound(polynomial).unsqueeze(-1), frequency) * reach
-        is_small = radius < (_RADIUS if order == 1 else _WIDE_RADIUS)
-        near = _resonance(polynomial, wave, reach) if order > 1 else None
+        is_small = radius < (RADIUS if order == 1 else _WIDE_RADIUS)
+        near = resonance(polynomial, wave, reach) if order > 1 else None
     extent = torch.where(extent > 0, extent, 1.0)  # the unit of the powers
     reach = extent.double()[..., None, :, None]
     is_far = ~is_small if near is None else ~(is_small | near[0])
@@ -211,8 +221,8 @@ def response_coefficients(
     turned = _polar(gain, turn) if lower_limit else gain  # S e^{jωa}
     if near is not None:
         is_near, root = near[0] & ~is_small, near[1]
-        n_terms = _n_terms(_RADIUS, dtype)
-        by_state = _series_near_root(polynomial, wave, root, reach, is_near, n_terms)
+        n_terms = _n_terms(RADIUS, dtype)
+        by_state = series_near_root(polynomial, wave, root, reach, is_near, n_terms)
         for state, (first, *others) in zip(states, by_state, strict=True):
             state[0] = state[0] + turned * first
             state.extend(turned * item for item in others)
@@ -258,60 +268,6 @@ def _series_near_zero(
     return found
 
 
-def _resonance(
-    polynomial: Tensor, wave: Tensor, reach: Tensor
-) -> tuple[Bool[Tensor, "*S G J K"], Complex[Tensor, "*S G J K"]] | None:
-    """Columns whose jω is near a root of P, and that root; nothing where there are none."""
-    roots = torch.linalg.eigvals(_companion(polynomial))  # G J n
-    if not bool(((roots.real.abs() * reach) < _RADIUS).any()):
-        return None
-    distance = (wave.unsqueeze(-1) - roots.unsqueeze(-2)).abs()  # *S G J K n
-    least, which = distance.min(-1)
-    root = roots.unsqueeze(-2).expand_as(distance).gather(-1, which.unsqueeze(-1)).squeeze(-1)
-    is_near = least * reach < _RADIUS
-    return (is_near, root) if bool(is_near.any()) else None
-
-
-def _series_near_root(
-    polynomial: Tensor,
-    wave: Tensor,
-    root: Tensor,
-    reach: Tensor,
-    is_near: Tensor,
-    n_terms: int,
-) -> list[list[Complex[Tensor, "*S G J K"]]]:
-    r"""Gains of h_k (s/e)^m for each k, m = 0, 1, …, where jω is near a root r.
-
-    With P(D) = Q(D)(D − r) and q = jω − r, the response is (ψ − Σ_k ψ⁽ᵏ⁾(0) h_k)/Q(jω), where
-    ψ = s e^{rs} Σ_m (qs)^m/(m+1)! and e^{rs} = Σ_k rᵏ h_k.
-    """
-    order = polynomial.shape[-1]
-    ones = torch.ones_like(wave)
-    wave, root = (torch.where(is_near, item, ones) for item in (wave, root))
-    factors = [ones, *(item.unsqueeze(-1) * ones for item in polynomial.unbind(-1))]
-    # a Newton step from a root that is known: it changes nothing but has the root's gradient
-    slope = torch.zeros_like(root)
-    for i in range(order):
-        slope = slope * root + (order - i) * factors[i].detach()
-    root = root - _evaluate(polynomial, root) / slope
-    quotient, remainder = torch.zeros_like(wave), torch.zeros_like(wave)
-    for factor in factors[:-1]:  # synthetic division of P by (D − r), evaluated at jω
-        remainder = remainder * root + factor
-        quotient = quotient * wave + remainder
-    scale = torch.where(is_near, 1.0, 0.0) / torch.where(is_near, quotient, ones)
-    found = [[torch.zeros_like(wave)]]
-    derivative = ones  # ψ⁽ᵏ⁾(0), k = 1, 2, …
-    for k in range(1, order):
-        found.append([-scale * derivative])
-        derivative = root**k + wave * derivative
-    for m in range(n_terms):
-        scale = scale * reach / (m + 1)
-        for k, gains in enumerate(found):
-            gains.append(scale * root**k)
-        scale = scale * (wave - root)
-    return found
-
-
 def _polar(size: Tensor, angle: Tensor) -> Tensor:
     """Size × e^{j angle}; the gradient of ``torch.polar`` has the wrong sign for a negative size."""
     return torch.complex(size * angle.cos(), size * angle.sin())
@@ -334,15 +290,6 @@ def _evaluate(
     for factor in polynomial.unbind(-1):
         value = value * at + factor.unsqueeze(-1)
     return value
-
-
-def _companion(polynomial: Float[Tensor, "*B n"]) -> Float[Tensor, "*B n n"]:
-    """The matrix of the states f, f', … f⁽ⁿ⁻¹⁾."""
-    order = polynomial.shape[-1]
-    shifted = torch.diag(polynomial.new_ones(order - 1), 1)[:-1].expand(
-        *polynomial.shape[:-1], -1, -1
-    )
-    return torch.cat([shifted, -polynomial.flip(-1).unsqueeze(-2)], dim=-2)
 
 
 def _root_bound(polynomial: Float[Tensor, "G J n"]) -> Float[Tensor, "G J"]:

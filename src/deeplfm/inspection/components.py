@@ -34,13 +34,7 @@ Moments = tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]
 
 
 class Component(NamedTuple):
-    """One term of a forecast in the user's units.
-
-    Attributes:
-        mean: expected value; a factor, where the output is modelled by its logarithm.
-        low: lower end of the band.
-        high: upper end of the band.
-    """
+    """One term of a forecast in the user's units."""
 
     mean: Float[Tensor, "N D"]
     low: Float[Tensor, "N D"]

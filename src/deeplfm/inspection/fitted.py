@@ -15,17 +15,7 @@ from deeplfm.selection.average import ModelAverage
 
 @dataclass(frozen=True)
 class FittedModel:
-    """Members of an average, their names, and the user's units.
-
-    Attributes:
-        average: the fitted models and their weights.
-        members: name of each member.
-        outputs: name of each output.
-        time_scale: one unit of the model's time, in the user's.
-        output_scale: one unit of each standardised output, in the user's.
-        output_shift: zero of each standardised output, in the user's units.
-        is_log: outputs that are modelled by their logarithm.
-    """
+    """Members of an average, their names, and the user's units."""
 
     average: ModelAverage
     members: Sequence[str]

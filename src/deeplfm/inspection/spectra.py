@@ -30,14 +30,7 @@ _FEWEST_CYCLES = 0.01  # in the record: slower sinusoids are its level
 
 @dataclass(frozen=True)
 class Spectrum:
-    """A function of frequency, in cycles per unit of time.
-
-    Attributes:
-        label: what it is.
-        member: name of the model that it belongs to.
-        frequency: in increasing order.
-        value: power of a sinusoid, or gain of a system.
-    """
+    """A function of frequency, in cycles per unit of time."""
 
     label: str
     member: str

@@ -210,11 +210,6 @@ class PlainKernels:
 
         The gradient of the sum with respect to the moments of a row follows from these moments alone. So
         sines and cosines are evaluated once for both, and no moment is kept.
-
-        Args:
-            given: arguments of the moments.
-            target: y for all samples or for each, B #S N U.
-            weight: w, B N U.
         """
         tiling = Tiling(given)
 

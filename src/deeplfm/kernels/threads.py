@@ -34,11 +34,6 @@ def on_threads(
 
     Gradients are not recorded. If one thread fails, the others stop before their next share. While
     shares are done, a new thread that calls PyTorch gets a single thread from it.
-
-    Args:
-        work: called once by each thread, with the numbers of its shares.
-        n_shares: shares in all.
-        n_threads: number of threads; one is the caller's own.
     """
     is_inference, has_failed = torch.is_inference_mode_enabled(), Event()
 
@@ -111,21 +106,13 @@ def _parts(whole: slice, most: int, multiple: int) -> list[slice]:
 
 
 class TileShape(NamedTuple):
-    """Sizes of a tile.
-
-    Attributes:
-        n_terms: number J of terms.
-        n_samples: number S of samples.
-        n_rows: number N of rows of each.
-        n_columns: number K of columns.
-        n_starts: for each kind of transients how many columns, from the first on, may have them.
-    """
+    """Sizes of a tile."""
 
     n_terms: int
     n_samples: int
     n_rows: int
     n_columns: int
-    n_starts: tuple[int, ...]
+    n_starts: tuple[int, ...]  # columns, from the first on, that may have each kind of transients
 
     @property
     def n_all(self) -> int:

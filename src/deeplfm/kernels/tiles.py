@@ -87,18 +87,9 @@ class Moments(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Gradients that are sums over rows.
+    """Gradients that are sums over rows."""
 
-    Attributes:
-        angle: of frequencies and, last, of phases; both are still to be multiplied by amplitudes.
-        amplitude: as in the arguments.
-        gains: as in the arguments.
-        base: as in the arguments.
-        mean: by part and unit.
-        variance: by part and unit.
-    """
-
-    angle: Float[Tensor, "B J I+1 K"]
+    angle: Float[Tensor, "B J I+1 K"]  # of ω and, last, of α; still to be multiplied by amplitudes
     amplitude: Float[Tensor, "B J K"]
     gains: Float[Tensor, "B 2 L K"]
     base: Float[Tensor, "2 B M K"]

@@ -81,16 +81,7 @@ class Likelihood(nn.Module):
         weight: Float[Tensor, "N D"],
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, ""]:
-        """Σ_nd w_nd E_q[log p(y_nd | f_n)]; by samples of f unless a likelihood has a closed form.
-
-        Args:
-            layer: the last layer, of which f is the output.
-            features: its features for samples of the hidden layers.
-            x: original inputs.
-            target: targets without gaps.
-            weight: of each entry; 0 where the target is missing.
-            generator: source of noise.
-        """
+        """Σ_nd w_nd E_q[log p(y_nd | f_n)]; by samples of f unless a likelihood has a closed form."""
         function = layer.sample(features, generator)
         log_density = self.log_prob(x, target.to(function.dtype), function).mean(0)
         return (weight.to(log_density.dtype) * log_density).sum()

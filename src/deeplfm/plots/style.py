@@ -210,13 +210,7 @@ def limit_y(
     values: Iterable[Float64[ndarray, " _"]],
     line: Float64[ndarray, " _"] | None = None,
 ) -> Axes:
-    """Show all of these values and at most as much again on either side: an interval may be enormous.
-
-    Args:
-        ax: where all is drawn already.
-        values: to be shown; NaN are left out.
-        line: to be shown too, where it is not further from them than they are from each other.
-    """
+    """Show all of these values and at most as much again on either side: an interval may be enormous."""
     known = np.concatenate([np.ravel(part) for part in values] or [np.zeros(0)])
     known = known[np.isfinite(known)]
     if not len(known):

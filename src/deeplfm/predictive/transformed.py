@@ -121,11 +121,6 @@ class Clipped(Transformed):
 
     This is a censored (Tobit) observation: all probability below the floor is at the floor, as of
     rain, which is often exactly 0.
-
-    Args:
-        inner: prediction of Z.
-        floor: least value of each output; −∞ where there is none.
-        cap: largest value of each output; ∞ where there is none.
     """
 
     def __init__(

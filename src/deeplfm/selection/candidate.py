@@ -93,21 +93,13 @@ Fit = Callable[..., tuple[Member, History]]  # of a candidate and rows
 
 
 class Score(NamedTuple):
-    """Calibration and log density of a model on rows that it was not fitted on.
+    """Calibration and log density of a model on rows that it was not fitted on."""
 
-    Attributes:
-        temperature: of each output; None where the model has none.
-        inflation: of the noise of each output.
-        mean: the predicted values.
-        density: log density of the targets; NaN where they are missing.
-        counts: how many targets each one stands for.
-    """
-
-    temperature: Float[Tensor, " D"] | None
-    inflation: Float[Tensor, " D"]
+    temperature: Float[Tensor, " D"] | None  # where the model has one
+    inflation: Float[Tensor, " D"]  # of the noise
     mean: Float[Tensor, "N D"]
-    density: Float[Tensor, "N D"]
-    counts: Float[Tensor, "N D"]
+    density: Float[Tensor, "N D"]  # log density of the targets; NaN where they are missing
+    counts: Float[Tensor, "N D"]  # how many targets each one stands for
 
     @property
     def mean_density(self) -> Float[Tensor, " D"]:

@@ -37,13 +37,7 @@ _LOW_WEIGHT = "its weight is too small"
 
 @dataclass(frozen=True)
 class Comparison:
-    """Candidates that were fitted without the held-out rows, scored and weighed.
-
-    Attributes:
-        split: training rows and held-out rows.
-        density: log density of the held-out targets under the weighted average of the candidates.
-        selection: what was found about every candidate.
-    """
+    """Candidates that were fitted without the held-out rows, scored and weighed."""
 
     split: Split
     density: Float[Tensor, "N D"]

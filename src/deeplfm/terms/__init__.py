@@ -7,13 +7,13 @@
 Trend() + Season('1D') + LocalLevel()
 """
 
-from deeplfm.terms.base import BuildContext, NamedModel, Term
+from deeplfm.terms.base import NAMED_MODELS, TERMS, BuildContext, NamedModel, Term
 from deeplfm.terms.broad_band import BroadBand
 from deeplfm.terms.composition import Composition
 from deeplfm.terms.covariates import Covariates
 from deeplfm.terms.deep import Deep
 from deeplfm.terms.dlfm import Dlfm
-from deeplfm.terms.grammar import NAMED_MODELS, TERMS, from_json, parse, to_json
+from deeplfm.terms.grammar import from_json, parse, to_json
 from deeplfm.terms.local_level import LocalLevel, MeanReversion, Trend
 from deeplfm.terms.paper import Paper, Reference
 from deeplfm.terms.season import Season

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from deeplfm.terms.sums import Sum
 
 LEAST_NOISE = 1e-6  # variance, in standardised units
+TERMS: dict[str, type[Term]] = {}
+NAMED_MODELS: dict[str, type[NamedModel]] = {}
 
 
 @dataclass(frozen=True)
@@ -83,19 +85,12 @@ class HiddenPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The parts that a term adds to a model of some rows.
-
-    Attributes:
-        blocks: blocks of the output layer.
-        residual: what the term leaves of the rows for the terms that are planned after it.
-        hidden: hidden layers that the blocks see.
-        initialise_model: starting values that need the whole model, set last.
-    """
+    """The parts that a term adds to a model of some rows."""
 
     blocks: list[BlockPlan]
-    residual: Rows
+    residual: Rows  # what is left for the terms that are planned after it
     hidden: HiddenPlan | None = None
-    initialise_model: Callable[[DeepLFM], None] | None = None
+    initialise_model: Callable[[DeepLFM], None] | None = None  # needs the whole model: last
 
 
 @dataclass(frozen=True)
@@ -126,6 +121,13 @@ class Declared(ABC):
     def _check(self, name: str, value: Any, is_valid: bool, wanted: str) -> None:
         if not is_valid:
             raise ConfigError(f"{self.term_name}: {name} is {value!r}. Give {wanted}.")
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Make a class with a name known to texts and files; one whose name begins with _ stays apart."""
+        super().__init_subclass__(**options)
+        if "term_name" in cls.__dict__ and not cls.__name__.startswith("_"):
+            known: dict[str, Any] = TERMS if issubclass(cls, Term) else NAMED_MODELS
+            known[cls.term_name] = cls
 
     def in_time_units(self, convert: Callable[[Any], float]) -> Self:
         """The same declaration with its times converted to numbers by ``convert``."""

@@ -27,23 +27,14 @@ _MOST_HARMONICS = 16
 
 @dataclass(frozen=True)
 class Cycle:
-    """A cycle of one output in the whole record.
-
-    Attributes:
-        frequency: angular, on average.
-        width: between the knots of its phase.
-        phase: at the knots.
-        rate: at the knots.
-        left: variance that its harmonics leave, relative.
-        score: log density of the values, less what its weights cost.
-    """
+    """A cycle of one output in the whole record."""
 
     frequency: float
     width: float
     phase: Array
     rate: Array
-    left: float
-    score: float
+    left: float  # variance that its harmonics leave, relative
+    score: float  # log density of the values, less what its weights cost
 
 
 def by_waves(

@@ -35,12 +35,7 @@ _CERTAIN = {4.0: 0.0, 1.0: -5.0}
 
 
 def find_cycles(series: Sequence[Series], n_clocks: int = 3) -> Cycles | None:
-    """Clocks and shapes of all outputs; ``None`` where no output has a cycle.
-
-    Args:
-        series: times and standardised values of each output.
-        n_clocks: at most so many.
-    """
+    """Clocks and shapes of all outputs; ``None`` where no output has a cycle."""
     own = [find_cycle(item) for item in series]
     groups = _grouped(series, own)
     if not groups:

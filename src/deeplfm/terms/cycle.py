@@ -116,13 +116,7 @@ def tempered(series: Sequence[Series], cycles: Cycles) -> Cycles:
 
 
 def track(series: Sequence[Series], cycles: Cycles, n_steps: int = _STEPS) -> Cycles:
-    """Gauss–Newton steps of the phases, with the best shapes of each; then the evidence.
-
-    Args:
-        series: times and values of each output.
-        cycles: where the search starts.
-        n_steps: at most so many.
-    """
+    """Gauss–Newton steps of the phases, with the best shapes of each; then the evidence."""
     clocks, shapes = cycles.clocks, cycles.shapes
     basis = [[clock.columns(time) for clock in clocks] for time, _ in series]
     expected = np.concatenate([clock.expected for clock in clocks])

@@ -9,45 +9,13 @@ import re
 from typing import Any
 
 from deeplfm.errors import ConfigError
-from deeplfm.terms.base import Declared, NamedModel, Term
-from deeplfm.terms.broad_band import BroadBand
-from deeplfm.terms.composition import Composition
-from deeplfm.terms.covariates import Covariates
-from deeplfm.terms.deep import Deep
-from deeplfm.terms.dlfm import Dlfm
-from deeplfm.terms.local_level import LocalLevel, MeanReversion, Trend
-from deeplfm.terms.paper import Paper, Reference
-from deeplfm.terms.season import Season
-from deeplfm.terms.shared_forces import SharedForces
-from deeplfm.terms.shared_season import SharedSeason
-from deeplfm.terms.sinusoids import Sinusoids
+from deeplfm.terms.base import NAMED_MODELS, TERMS, Declared, NamedModel, Term
 from deeplfm.terms.sums import Sum
-from deeplfm.terms.table import DeepTable, Smooth, Table
-from deeplfm.terms.warped_time import WarpedTime
 
-Model = Sum | NamedModel
-_TERMS: tuple[type[Term], ...] = (
-    Trend,
-    Season,
-    SharedSeason,
-    Sinusoids,
-    LocalLevel,
-    MeanReversion,
-    BroadBand,
-    Covariates,
-    SharedForces,
-    WarpedTime,
-    Composition,
-    Deep,
-)
-TERMS: dict[str, type[Term]] = {term.term_name: term for term in _TERMS}
-NAMED_MODELS: dict[str, type[NamedModel]] = {
-    model.term_name: model for model in (Dlfm, DeepTable, Paper, Reference, Smooth, Table)
-}
 _DURATION = re.compile(r"(?<![\w.'\"])(\d+(?:\.\d+)?[A-Za-z]+)(?![\w'\"])")  # 1D, 12h
 
 
-def parse(text: str) -> Model:
+def parse(text: str) -> Sum | NamedModel:
     """The model that a text declares.
 
     Terms are added with ``+``; arguments are written as in Python, with durations and names that need no

@@ -31,12 +31,7 @@ _MOST_ROWS = 5_000  # memory of one exact step
 
 
 def set_parameter_spread(model: DeepLFM, rows: RowSource) -> None:
-    """Measure J C^½ of a model with shared forces, whose weights are solved; others stay as they are.
-
-    Args:
-        model: trained, with the exact weights of the rows.
-        rows: those it was trained on. Of very many, or where work is to end, nothing is measured.
-    """
+    """Measure J C^½ of a model with shared forces, whose weights are solved; others stay as they are."""
     layer = model.output_layer
     if not layer.shared_weights or not model.has_exact_output or len(model.layers) > 1:
         return

@@ -168,13 +168,7 @@ on_part: ContextVar[Callable[[], None] | None] = ContextVar("on_part", default=N
 
 @contextmanager
 def work(n_parts: int, what: str, progress: bool | None = None) -> Iterator[None]:
-    """Show the progress of some parts inside; ``progress`` as in :func:`progress_bar`.
-
-    Args:
-        n_parts: number of parts.
-        what: the data, for the announcement.
-        progress: show a bar.
-    """
+    """Show the progress of some parts inside; ``progress`` as in :func:`progress_bar`."""
     with progress_bar("fit", progress, unit="outputs") as bar:
         token = on_part.set(_Work(n_parts, what, bar).part_done)
         try:

@@ -10,9 +10,8 @@ from sklearn.gaussian_process.kernels import Matern
 from deeplfm.baselines.constrained_gp import ConstrainedGP
 from deeplfm.baselines.deep_states import DeepStates
 from deeplfm.baselines.evidence import fit_from
-from deeplfm.baselines.gradient_matching import Matching
-from deeplfm.baselines.systems import SYSTEMS, follow
-from deeplfm.data.simulated import fitzhugh_nagumo, lotka_volterra
+from deeplfm.baselines.gradient_matching import SYSTEMS, Matching, follow
+from deeplfm.data.simulated import SimulatedData, fitzhugh_nagumo
 from deeplfm.predictive.mixture import coverage, nmse
 
 TRUTH = np.array([3.0, 0.2, 0.2])
@@ -31,12 +30,26 @@ def rate(name, state, parameters):
     return SYSTEMS[name].rate(*tensors).numpy()
 
 
+def prey_and_predators(n_rows):
+    """Noisy rows of s' = s(2 − w), w' = −w(4 − s) from (5, 3)."""
+    time = np.linspace(0, 2, n_rows)
+    solved = solve_ivp(
+        lambda _, state: rate("lotka-volterra", state, [2.0, 1.0, 4.0, 1.0]),
+        (0, 2),
+        [5.0, 3.0],
+        t_eval=time,
+        rtol=1e-9,
+        atol=1e-9,
+    )
+    noise = np.random.default_rng(0).normal(0, 0.1, (n_rows, 2))
+    return SimulatedData(time, solved.y.T, solved.y.T + noise, ("prey", "predators"))
+
+
 def test_fitzhugh_nagumo_parameters_within_a_fifth(fitted):
     """The last parameter is known to ±31 % by any method: see the least squares below."""
     mean = fitted.parameters_["mean"].to_numpy()
     np.testing.assert_allclose(mean, TRUTH, rtol=0.2)
-    interval = fitted.parameter_interval(0.95)
-    assert ((interval["low"] < TRUTH) & (TRUTH < interval["high"])).all()
+    assert (np.abs(mean - TRUTH) < 1.96 * fitted.parameters_["std"]).all()
     assert list(fitted.parameters_.index) == ["a", "b", "c"]
 
 
@@ -78,7 +91,7 @@ def test_the_equation_carries_on_beyond_the_data():
 
 
 def test_lotka_volterra_from_few_rows_at_odd_times_with_gaps():
-    data = lotka_volterra(seed=0, n_rows=60, noise_variance=0.01)
+    data = prey_and_predators(60)
     keep = np.sort(np.random.default_rng(0).permutation(60)[:40])
     value = data.value[keep]
     value[10:14, 0] = np.nan
@@ -89,7 +102,7 @@ def test_lotka_volterra_from_few_rows_at_odd_times_with_gaps():
 
 
 def test_time_is_looked_at_between_steps(monkeypatch):
-    data = lotka_volterra(seed=0, n_rows=40, noise_variance=0.01)
+    data = prey_and_predators(40)
     steps = []
     original = Matching._normal_equations
 
@@ -110,7 +123,7 @@ def test_time_is_looked_at_between_steps(monkeypatch):
 
 
 def test_before_the_first_row_the_equation_runs_backwards():
-    data = lotka_volterra(seed=0, n_rows=60, noise_variance=0.01)
+    data = prey_and_predators(60)
     model = ConstrainedGP("lotka-volterra", n_grid=60).fit(data.time[10:], data.value[10:])
     error = model.predict(data.time[5:10][::-1]) - data.clean[5:10][::-1]
     assert np.abs(error).max() < 0.5

@@ -174,7 +174,7 @@ def test_weights_are_those_of_a_regression_on_lags() -> None:
     rows = two_outputs(90)
     model = unsolved(n_lags=3, n_outputs=2, n_features=4)
     model.set_train_data(rows.x, rows.y)
-    model.condition(rows.x, rows.y)
+    model.solve(*model.statistics(rows.x, rows.y))
     lags = torch.cat([rows.y[2:-1], rows.y[1:-2], rows.y[:-3]], dim=1)
     plain = DeepLFM(model.step_model.config, seed=3).double()
     plain.likelihood.load_state_dict(model.likelihood.state_dict())
@@ -187,9 +187,9 @@ def test_new_rows_continue_the_record_as_if_they_had_always_been_there() -> None
     models = [unsolved(n_lags=3, n_outputs=2, n_features=4) for _ in range(2)]
     whole, part = models
     whole.set_train_data(rows.x, rows.y)
-    whole.condition(rows.x, rows.y)
+    whole.solve(*whole.statistics(rows.x, rows.y))
     part.set_train_data(rows.x[:100], rows.y[:100])
-    part.condition(rows.x[:100], rows.y[:100])
+    part.solve(*part.statistics(rows.x[:100], rows.y[:100]))
     order = torch.randperm(20, generator=torch.Generator().manual_seed(0)) + 100
     part.condition_on(rows.x[order], rows.y[order])
     x = even(160)

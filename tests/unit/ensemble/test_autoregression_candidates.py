@@ -169,7 +169,7 @@ def test_an_outage_is_neither_learned_from_nor_in_the_way() -> None:
     rows = rows_of(time[:150], values[:150])
     model = autoregression_candidate(BuildContext()).build(rows, 0)
     model.set_train_data(rows.x, rows.y)
-    model.condition(rows.x, rows.y)
+    model.solve(*model.statistics(rows.x, rows.y))
     assert model.n_lags == 1
     assert (model.variance[gap] > 0).all() and int((model.variance > 0).sum()) == 20
     sure = torch.ones(151, dtype=torch.bool)

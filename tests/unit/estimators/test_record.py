@@ -8,7 +8,7 @@ import pytest
 
 from deeplfm import ConfigError, InputError
 from deeplfm.estimators.columns import Roles
-from deeplfm.estimators.record import Record, check_enough, in_order
+from deeplfm.estimators.record import Record, check_observed, in_order
 
 DAY = pd.Timedelta(days=1)
 DAYS = pd.date_range("2024-01-01", periods=20, name="day")
@@ -157,9 +157,9 @@ def test_a_target_that_happens_to_differ_does_not_look_like_a_label() -> None:
 
 def test_targets_need_three_known_values() -> None:
     frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [np.nan, 1.0, 2.0]})
-    check_enough(frame, ["a"])
+    check_observed(frame[["a"]])
     with pytest.raises(InputError, match="column 'b': 2 of 3 values are known; at least 3"):
-        check_enough(frame, ["a", "b"])
+        check_observed(frame)
 
 
 def test_even_times_are_drawn_where_steps_are_uneven() -> None:

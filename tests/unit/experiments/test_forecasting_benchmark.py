@@ -9,8 +9,8 @@ import pytest
 from deeplfm.cli import main
 from deeplfm.errors import ConfigError, InputError
 from deeplfm.experiments.forecasting import runner
-from deeplfm.experiments.forecasting.models import forecast_of
 from deeplfm.experiments.forecasting.page import losses, markdown, overview, ratios
+from deeplfm.experiments.forecasting.runner import forecast_of
 from deeplfm.experiments.forecasting.series import BenchmarkSeries, load_series, score_forecast
 
 STEPS = np.arange(60.0)

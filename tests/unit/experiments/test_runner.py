@@ -17,8 +17,7 @@ from deeplfm.errors import InputError
 from deeplfm.experiments.declaration import Case
 from deeplfm.experiments.models import comparator
 from deeplfm.experiments.runner import TASKS, left_aside, plan, records, run, seeds_in
-from deeplfm.experiments.source import source_digest
-from deeplfm.experiments.tasks import DONE, FAILED, NOT_AVAILABLE, drawing
+from deeplfm.experiments.tasks import DONE, FAILED, NOT_AVAILABLE, drawing, source_digest
 from deeplfm.io.files import versions
 
 PATIENCE = 120  # seconds until a process counts as stuck

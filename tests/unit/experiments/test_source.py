@@ -3,7 +3,7 @@
 import pytest
 
 import deeplfm
-from deeplfm.experiments.source import source_digest
+from deeplfm.experiments.tasks import source_digest
 
 
 @pytest.fixture

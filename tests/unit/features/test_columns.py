@@ -276,7 +276,6 @@ def test_numbers_do_not_depend_on_the_size_of_a_block(n_rows, monkeypatch):
 
 
 OPTIONS = {
-    "weighted inputs": {"weighted_inputs": True},
     "negative lower limit": {"lower_limit": -0.7},
     "no transient": {"lower_limit": -math.inf},
     "tiny hidden values": {"hidden_scale": 1e-3},

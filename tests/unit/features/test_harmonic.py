@@ -203,7 +203,7 @@ SCALES = {"waves": 1.0, "some columns polynomial": 0.1, "all columns polynomial"
 @pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
 def test_shares_of_inputs_add_up(system, lower_limit, scale):
     """The share of some inputs, made once, is the base of the others."""
-    features = make(system, lower_limit=lower_limit, weighted_inputs=True)
+    features = make(system, lower_limit=lower_limit)
     origin = features.origin
     hidden = (origin + scale * normal(N_SAMPLES, N_ROWS, 2)).requires_grad_()
     original = normal(N_ROWS, 1, seed=1).requires_grad_()

@@ -72,9 +72,11 @@ def test_components_have_the_moments_of_draws_of_the_weights(weights: str, layer
     output = model.output_layer
     noise = output.path_noise(n_draws, torch.Generator().manual_seed(0))
     drawn = output.weights.draw(noise)  # S G K U
-    slices = output.named_columns()
+    slices = {
+        b.name: columns for b, columns in zip(output.blocks, output.column_slices(), strict=True)
+    }
     for name, (mean, variance) in found.items():
-        (columns,) = slices[name]
+        columns = slices[name]
         alone = torch.zeros_like(drawn)
         alone[:, :, columns] = drawn[:, :, columns]
         features = torch.cat(list(output.features(NEW, 1).whole()), -1)  # G N K

@@ -38,7 +38,11 @@ def test_a_hidden_layer_whose_weights_are_zero_carries_nothing() -> None:
     model = fitted("deep + sinusoids(2) + broadband")
     layer = model.model_.members[0].output_layer
     assert model.hidden_share(TIME)["y"] > 0
-    columns = layer.named_columns()["deep"][0]
+    columns = next(
+        columns
+        for block, columns in zip(layer.blocks, layer.column_slices(), strict=True)
+        if block.name == "deep"
+    )
     with torch.no_grad():
         layer.weights.mean[:, columns] = 0
     assert model.hidden_share(TIME)["y"] == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from deeplfm.experiments.forecasting.models import OURS, PEERS
+from deeplfm.experiments.forecasting.runner import OURS, PEERS
 
 _ORDER = ["hourly", "daily", "weekly", "monthly", "quarterly", "yearly"]
 

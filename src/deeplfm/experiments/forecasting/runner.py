@@ -1,21 +1,90 @@
-"""Runs of the benchmark: one record for each series and model, kept as they are made."""
+"""Runs of the benchmark: quantiles of the later values of each series, one record for each model."""
 
 from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from deeplfm.errors import DeepLFMError
-from deeplfm.experiments.forecasting.models import forecast_of
-from deeplfm.experiments.forecasting.series import BenchmarkSeries, score_forecast
+from deeplfm.errors import ConfigError, DeepLFMError
+from deeplfm.experiments.forecasting.series import LEVELS, Array, BenchmarkSeries, score_forecast
 
+Forecast = Callable[[BenchmarkSeries], Array]
 Listener = Callable[[BenchmarkSeries, str, dict[str, Any]], None]
+
+OURS = ("deeplfm fast", "deeplfm default", "deeplfm ensemble")
+PEERS = ("AutoARIMA", "AutoETS", "AutoTheta", "SeasonalNaive", "Prophet")
+
+
+def forecast_of(name: str) -> Forecast:
+    """The model of a name."""
+    if name in OURS:
+        return lambda series: _deeplfm(series, name.removeprefix("deeplfm "))
+    if name == "Prophet":
+        return _prophet
+    if name in PEERS:
+        return lambda series: _statsforecast(series, name)
+    raise ConfigError(f"models: {name!r} is not known. Choose from {', '.join((*OURS, *PEERS))}.")
+
+
+def _deeplfm(series: BenchmarkSeries, effort: str) -> Array:
+    """Ours is given timestamps of the frequency: it knows the calendar, as peers know the season."""
+    from deeplfm.estimators import DeepLFMForecaster
+
+    name, effort = ("ensemble", "default") if effort == "ensemble" else ("auto", effort)
+    model = DeepLFMForecaster(model=name, effort=effort, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(series.frame)
+        index = model.forecast(len(series.later)).index
+        quantiles = model.posterior(index).quantile(list(LEVELS))
+    return np.asarray(quantiles[..., 0].numpy())
+
+
+def _statsforecast(series: BenchmarkSeries, name: str) -> Array:
+    try:
+        from statsforecast import models
+    except ImportError:
+        raise _missing("statsforecast") from None
+    model = getattr(models, name)(season_length=series.season)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = model.forecast(y=series.filled, h=len(series.later), level=[80, 95])
+    keys = ("lo-95", "lo-80", "mean", "hi-80", "hi-95")
+    return np.stack([np.asarray(found[key], dtype=np.float64) for key in keys])
+
+
+def _prophet(series: BenchmarkSeries) -> Array:
+    try:
+        from prophet import Prophet
+    except ImportError:
+        raise _missing("prophet") from None
+    frame = series.frame.reset_index()
+    index = pd.date_range(
+        frame["ds"].iloc[-1], periods=len(series.later) + 1, freq=series.frame.index.freq
+    )[1:]
+    ends = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for width in (0.8, 0.95):
+            model = Prophet(interval_width=width).fit(frame, seed=0)
+            found = model.predict(pd.DataFrame({"ds": index}))
+            ends[width] = found[["yhat_lower", "yhat", "yhat_upper"]].to_numpy().T
+    (tenth, median, ninth), (low, _, high) = ends[0.8], ends[0.95]
+    return np.stack([low, tenth, median, ninth, high])
+
+
+def _missing(package: str) -> ConfigError:
+    return ConfigError(
+        f"models: {package} is not installed. Install it with pip install 'deeplfm[benchmark]'."
+    )
 
 
 def run_benchmark(
@@ -28,12 +97,6 @@ def run_benchmark(
 
     Records are appended to a file of JSON lines as they are made, and those that are there already are
     not made again: an interrupted run goes on where it stopped.
-
-    Args:
-        series: what to forecast.
-        models: names from :mod:`deeplfm.experiments.forecasting.models`.
-        file: of the records.
-        on_record: called with each new record.
     """
     known = read_records(file)
     done = set(zip(known["series"], known["model"], strict=True)) if len(known) else set()

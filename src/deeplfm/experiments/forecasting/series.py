@@ -25,19 +25,11 @@ _ORIGIN = "2000-01-03"  # a Monday; the series themselves have no dates
 
 @dataclass(frozen=True)
 class BenchmarkSeries:
-    """One series, divided into what is known and what is to be forecast.
-
-    Attributes:
-        name: its identifier.
-        frequency: "hourly", "daily", "weekly", "monthly", "quarterly" or "yearly".
-        season: steps in one cycle, as a user would give it.
-        known: values to learn from; NaN where one is missing.
-        later: values to forecast.
-    """
+    """One series, divided into what is known and what is to be forecast."""
 
     name: str
     frequency: str
-    season: int
+    season: int  # steps in one cycle, as a user would give it
     known: NDArray[np.float64]
     later: NDArray[np.float64]
 
@@ -129,10 +121,6 @@ def score_forecast(series: BenchmarkSeries, quantiles: Array) -> dict[str, float
 
     MASE and MSIS are in units of the mean absolute seasonal difference of the known values; the CRPS, in
     the same units, is estimated from five quantiles.
-
-    Args:
-        series: known and later values.
-        quantiles: of each later value, at ``LEVELS``: shape ``5 H``.
     """
     observed = ~np.isnan(series.later)
     later, ends = series.later[observed], quantiles[:, observed]

@@ -17,15 +17,7 @@ _N_ROWS = 1000
 
 @dataclass(frozen=True)
 class Signals:
-    """Where the three signals come from.
-
-    Attributes:
-        title: what tables call them.
-        dataset: in the catalogue of data.
-        outputs: names of the signals.
-        note: what a reader must know of them.
-        warning: above every table.
-    """
+    """Where the three signals come from."""
 
     title: str
     dataset: Literal["charis", "mimic-037"]

@@ -64,7 +64,7 @@ def toy() -> Experiment:
 
 
 def _split(seed: int) -> Split:
-    data = toy_system("published", seed)
+    data = toy_system(seed=seed)
     parts = {"interpolation": data.interpolation, "extrapolation": data.extrapolation}
     return Split(
         x_train=data.inputs[data.train],
