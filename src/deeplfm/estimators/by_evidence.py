@@ -115,7 +115,7 @@ def fit_by_evidence(
     selection = Selection()
     began = time.monotonic()
     with part(scaling.digest):
-        found = _fitted_in_turn(candidates, rows, seed, last, shares_forces)
+        found = _in_turn(candidates, rows, seed, last, shares_forces)
     took = time.monotonic() - began
     models = [model for _, model, _ in found]
     weight = _weights(models)
@@ -159,7 +159,7 @@ def _weights(models: Sequence[StateSpaceLFM]) -> Float[Tensor, "B D"]:
     return torch.softmax(torch.where(density.isfinite().all(0), density, 0.0), dim=0)
 
 
-def _fitted_in_turn(
+def _in_turn(
     candidates: list[Candidate],
     rows: Rows,
     seed: int,
@@ -169,17 +169,17 @@ def _fitted_in_turn(
     """The last candidate, which may be fitted already, and then the others from its parameters."""
     if last is None or shares_forces:
         near = {} if last is None else {candidates[-1].name: last[0]}
-        first = _fitted(candidates[-1:], rows, seed, "all rows", near)
+        first = fit_all(candidates[-1:], rows, seed, "all rows", near)
     else:
         first = [(candidates[-1], *last)]
     others: Found = []
     if len(candidates) > 1 and not stop_requested():
         near = {candidate.name: first[0][1] for candidate in candidates}
-        others = _fitted(candidates[:-1], rows, seed, "all rows", near)
+        others = fit_all(candidates[:-1], rows, seed, "all rows", near)
     return others + first
 
 
-def _fitted(
+def fit_all(
     candidates: Sequence[Candidate], rows: Rows, seed: int, label: str, near: Near
 ) -> Found:
     """Candidates, their models and seconds; those that no time is left for are missing, but not all.
@@ -221,7 +221,7 @@ def _on_better_scale(
         near = {candidates[-1].name: found[0][0]} if found and found[0] else {}
         try:
             with within(time_left() / n_left), part(scaling.digest):
-                ((_, model, seconds),) = _fitted(candidates[-1:], rows, seed, "scale", near)
+                ((_, model, seconds),) = fit_all(candidates[-1:], rows, seed, "scale", near)
         except TrainingDivergedError:
             found.append(None)
             evidence.append(np.full(len(is_log), -np.inf))
@@ -249,7 +249,7 @@ def _score(
     try:
         near = {candidate.name: model for candidate, model, _ in found}
         candidates = [candidate for candidate, _, _ in found]
-        again = _fitted(candidates, training, seed, "score", near)
+        again = fit_all(candidates, training, seed, "score", near)
     except TrainingDivergedError:
         return
     predictions = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import nullcontext
+from math import isinf
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names
 
+from deeplfm.errors import ConfigError
 from deeplfm.estimators.arrays import Arrays, check_vector
 from deeplfm.estimators.by_evidence import (
     FEWEST_TO_CHALLENGE,
@@ -21,6 +23,7 @@ from deeplfm.estimators.by_evidence import (
     is_positive,
     with_errors,
 )
+from deeplfm.estimators.by_others import has_others, with_others
 from deeplfm.estimators.candidates import Model
 from deeplfm.estimators.logarithms import Trial, best_trial, check_positive, may_be_logarithms
 from deeplfm.estimators.saving import identity_in_brief, run_identity
@@ -188,6 +191,26 @@ class Fitting(DeepLFMSettings):
         self, arrays: Arrays, exact: dict[str, Sum], models: dict[str, Model]
     ) -> tuple[Scaling, ModelAverage, Selection]:
         """Sums in state-space form by their evidence, unless held-out rows ask for another model."""
+        in_gaps = {name: model for name, model in exact.items() if isinf(model.margin)}
+        exact = {name: model for name, model in exact.items() if name not in in_gaps}
+        models = {name: model for name, model in models.items() if name not in in_gaps}
+        if not exact:
+            raise ConfigError(
+                f"model: {', '.join(in_gaps)} fills gaps and makes no forecasts. Give it as one of "
+                "several candidates, in a dict."
+            )
+        scaling, average, selection = self._fit_forecasts(arrays, exact, models)
+        rows = self._rows(arrays, scaling)
+        if in_gaps and not stop_requested() and has_others(rows):
+            candidates = self._candidates(dict(in_gaps), float(scaling.x_scale[0]))
+            with part(scaling.digest):
+                average = with_others(average, selection, candidates, rows, self.random_state)
+        return scaling, average, selection
+
+    def _fit_forecasts(
+        self, arrays: Arrays, exact: dict[str, Sum], models: dict[str, Model]
+    ) -> tuple[Scaling, ModelAverage, Selection]:
+        """The average that forecasts."""
 
         def prepare(
             is_log: NDArray[np.bool_], is_alone: bool

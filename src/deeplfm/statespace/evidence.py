@@ -126,8 +126,8 @@ class Evidence:
                 by["forgetting"] += float(by_rate[processes].sum())
             by[f"season {season.name}"] = 2 * float(size.sum())
             by["power"] += float(size @ _by_power(layout, number, parameters))
-        if config.n_inputs > 1:
-            by["covariate"] = 2 * float(columns[place:].sum())
+        for name, count in config.inputs.items():
+            by[name], place = 2 * float(columns[place : place + count].sum()), place + count
         return np.array([by[name] for name in layout.names])
 
     def _by_noise(self, output: int, solved: Solved) -> float:

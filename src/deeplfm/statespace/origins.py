@@ -58,7 +58,7 @@ def calibrate(config: StateSpaceConfig, known: Known, draws: Array) -> Calibrati
         found.append(_forecast_errors(config, before, after, some))
     if not found:
         return Calibration(1.0, math.nan)
-    scale = _scale(np.array([np.mean(error**2 / variance) for error, variance in found]))
+    scale = scale_of(np.array([np.mean(error**2 / variance) for error, variance in found]))
     density = [norm.logpdf(error, scale=scale * np.sqrt(var)).mean() for error, var in found]
     return Calibration(scale, float(np.sum(density)))
 
@@ -73,7 +73,7 @@ def _forecast_errors(
     return after.y - mean.mean(0), (variance + noise).mean(0) + mean.var(0)
 
 
-def _scale(squares: Array) -> float:
+def scale_of(squares: Array) -> float:
     """The factor by the mean squares of the errors of some origins, each of which is one observation."""
     half = len(squares) / 2
     mean = float(np.clip(squares.mean(), _LEAST, _MOST)) if np.isfinite(squares).all() else 1.0

@@ -13,6 +13,7 @@ from deeplfm.statespace.chain import Array, DampedLevel, Processes
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.forces import N_STATES, Forces
 
+OTHERS = "other outputs"  # name of the component
 CONSTANT = 5.0  # prior standard deviation of the constant: wide, in units of the targets
 LOADING = 0.5  # prior standard deviation of a loading, in units of the targets
 _RATE = (0.15, 1.2)  # of a low-pass force, per step: median, standard deviation of the logarithm
@@ -38,7 +39,7 @@ class Layout:
         names += ["power"] if config.seasons else []
         evolves = any(season.n_evolving for season in config.seasons)
         names += ["evolution", "forgetting"] if evolves else []
-        names += ["covariate"] if config.n_inputs > 1 else []
+        names += config.inputs
         return names
 
     @cached_property
@@ -92,7 +93,7 @@ class Layout:
         for number, season in enumerate(config.seasons):
             size = value[f"season {season.name}"] ** 2
             parts.extend([size * self.shares(number, value["power"])] * 2)
-        parts.extend(np.array([value["covariate"] ** 2]) for _ in range(config.n_inputs - 1))
+        parts.extend(np.full(n, value[name] ** 2) for name, n in config.inputs.items())
         return np.concatenate(parts)
 
 
@@ -168,8 +169,11 @@ def columns_of(config: StateSpaceConfig) -> dict[str, list[int]]:
         n_columns = 2 * len(season.orders)
         found[season.name] = list(range(place, place + n_columns))
         place += n_columns
-    if config.n_inputs > 1:
-        found["covariates"] = list(range(place, place + config.n_inputs - 1))
+    last = place + config.n_covariates
+    if config.n_covariates:
+        found["covariates"] = list(range(place, last))
+    if config.n_others:
+        found[OTHERS] = list(range(last, last + config.n_others + config.n_memory))
     first = next(iter(found), "mean")
     found[first] = [0, *found.get(first, [])]
     return found

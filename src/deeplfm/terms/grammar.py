@@ -16,6 +16,7 @@ from deeplfm.terms.covariates import Covariates
 from deeplfm.terms.deep import Deep
 from deeplfm.terms.dlfm import Dlfm
 from deeplfm.terms.local_level import LocalLevel, MeanReversion, Trend
+from deeplfm.terms.other_outputs import OtherOutputs
 from deeplfm.terms.paper import Paper, Reference
 from deeplfm.terms.season import Season
 from deeplfm.terms.shared_forces import SharedForces
@@ -35,6 +36,7 @@ _TERMS: tuple[type[Term], ...] = (
     MeanReversion,
     BroadBand,
     Covariates,
+    OtherOutputs,
     SharedForces,
     WarpedTime,
     Composition,
