@@ -50,5 +50,5 @@ for name, fitted in (("with the others", model), ("alone", alone)):
 print(model.selection_.filter(like="valley_weight").round(2))
 
 figure = model.plot(1, title="Two days of one station, filled from two others")
-figure.axes[2].plot(missing.index, missing, "k--", linewidth=0.8)
+figure.axes[2].plot(missing.index, missing, "x", color="C3", markersize=4)  # what was not seen
 figure.savefig(folder / "gap_from_others.png")

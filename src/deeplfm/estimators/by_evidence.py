@@ -31,7 +31,7 @@ from deeplfm.selection.select import Comparison, compare
 from deeplfm.selection.split import hold_out
 from deeplfm.statespace import StateSpaceLFM
 from deeplfm.terms import Sum
-from deeplfm.terms.candidates import CHALLENGERS
+from deeplfm.terms.candidates import CHALLENGERS, IN_GAPS
 from deeplfm.training import Rows, RowSource
 from deeplfm.training.checkpoint import part
 from deeplfm.training.interruption import stop_reason, stop_requested, time_left, within
@@ -66,7 +66,8 @@ def with_errors(models: dict[str, Any], log_targets: bool | None) -> dict[str, A
     exact = {
         name: model for name, model in models.items() if is_exact(model) and model == model.alone
     }
-    others = [name for name in models if name not in exact and name not in CHALLENGERS]
+    left_out = {*CHALLENGERS, *IN_GAPS}
+    others = [name for name in models if name not in exact and name not in left_out]
     if others or not exact:
         refuse_errors(", ".join(others or models))
     return exact
