@@ -76,7 +76,8 @@ def dense_covariance(settings, parameters, x, other):
                 rate = value["forgetting"] * season.frequencies[0] / (2 * np.pi)
                 total += size * value["evolution"] ** 2 * np.exp(-rate * np.abs(apart))
     if settings.n_inputs > 1:
-        names = ["covariate"] * settings.n_covariates
+        n_beside = settings.n_others + settings.n_memory
+        names = ["covariate"] * (settings.n_inputs - 1 - n_beside)
         names += ["others"] * settings.n_others + ["memory"] * settings.n_memory
         sizes = np.array([value[name] for name in names]) ** 2
         total += x[:, 1:] * sizes @ other[:, 1:].T

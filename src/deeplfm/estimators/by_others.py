@@ -37,10 +37,10 @@ _MOST_VALUES = 30_000_000  # rows × columns of all outputs: memory
 Array = NDArray[np.float64]
 
 
-def has_others(rows: RowSource) -> bool:
-    """Whether there are other outputs, in rows that fit into memory."""
-    first = rows.take(torch.arange(min(1, len(rows)))).y
-    return first.shape[1] > 1 and len(rows) * first.shape[1] ** 2 <= _MOST_VALUES
+def fits_into_memory(rows: RowSource) -> bool:
+    """Whether the columns of other outputs do, for all outputs."""
+    n_outputs = rows.take(torch.arange(min(1, len(rows)))).y.shape[1]
+    return len(rows) * n_outputs**2 <= _MOST_VALUES
 
 
 def with_others(
@@ -79,7 +79,7 @@ def weigh_in_gaps(
     weight = torch.cat([average.weight, average.weight.new_zeros(len(others), n_outputs)])
     in_gaps = weight.clone()
     for d in range(n_outputs):
-        found = [item[d] for item in errors if item[d] is not None]
+        found = [part for item in errors if (part := item[d]) is not None]
         if not found:
             continue
         score = np.zeros(len(members))

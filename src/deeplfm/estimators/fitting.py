@@ -23,7 +23,7 @@ from deeplfm.estimators.by_evidence import (
     is_positive,
     with_errors,
 )
-from deeplfm.estimators.by_others import has_others, with_others
+from deeplfm.estimators.by_others import fits_into_memory, with_others
 from deeplfm.estimators.candidates import Model
 from deeplfm.estimators.logarithms import Trial, best_trial, check_positive, may_be_logarithms
 from deeplfm.estimators.saving import identity_in_brief, run_identity
@@ -201,7 +201,8 @@ class Fitting(DeepLFMSettings):
             )
         scaling, average, selection = self._fit_forecasts(arrays, exact, models)
         rows = self._rows(arrays, scaling)
-        if in_gaps and not stop_requested() and has_others(rows):
+        is_alone = arrays.y.shape[1] == 1
+        if in_gaps and not is_alone and not stop_requested() and fits_into_memory(rows):
             candidates = self._candidates(dict(in_gaps), float(scaling.x_scale[0]))
             with part(scaling.digest):
                 average = with_others(average, selection, candidates, rows, self.random_state)

@@ -102,17 +102,6 @@ class StateSpaceConfig:
     n_others: int = 0
     n_memory: int = 0
 
-    @property
-    def n_covariates(self) -> int:
-        """Number of known covariates."""
-        return self.n_inputs - 1 - self.n_others - self.n_memory
-
-    @property
-    def inputs(self) -> dict[str, int]:
-        """Number of the inputs of each kind, in their order, by the name of their parameter."""
-        kinds = {"covariate": self.n_covariates, "others": self.n_others, "memory": self.n_memory}
-        return {name: count for name, count in kinds.items() if count}
-
     def to_dict(self) -> dict[str, Any]:
         """The declaration as plain data."""
         return asdict(self)

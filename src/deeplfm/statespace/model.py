@@ -19,7 +19,7 @@ from deeplfm.statespace.chain import Array
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.fit import fit_output
 from deeplfm.statespace.origins import Calibration, calibrate
-from deeplfm.statespace.parameters import Layout, columns_of
+from deeplfm.statespace.parameters import Layout, columns_of, inputs_of
 from deeplfm.statespace.solved import Known, Solved
 from deeplfm.training.interruption import time_left, within
 from deeplfm.training.progress import on_part
@@ -97,7 +97,8 @@ class StateSpaceLFM(KeptRows):
     ) -> None:
         super().__init__()
         self.config = tuple(config)
-        n_inputs, n_outputs = 1 + config[0].n_covariates, len(config)
+        n_inputs = 1 + inputs_of(config[0]).get("covariate", 0)
+        n_outputs = len(config)
         double = torch.float64
         self.register_buffer("x", torch.zeros(n_rows, n_inputs, dtype=double))
         self.register_buffer("y", torch.zeros(n_rows, n_outputs, dtype=double))

@@ -54,7 +54,7 @@ class OtherOutputsLFM(StateSpaceLFM):
 
     knows_other_outputs = True
     filled: Tensor
-    doubt: Tensor
+    filled_std: Tensor
     ranked: Tensor
 
     def __init__(
@@ -63,7 +63,7 @@ class OtherOutputsLFM(StateSpaceLFM):
         super().__init__(config, n_rows, n_errors)
         n_outputs, double = len(config), torch.float64
         self.register_buffer("filled", torch.zeros(n_rows, n_outputs, dtype=double))
-        self.register_buffer("doubt", torch.zeros(n_rows, n_outputs, dtype=double))
+        self.register_buffer("filled_std", torch.zeros(n_rows, n_outputs, dtype=double))
         others = [[j for j in range(n_outputs) if j != d] for d in range(n_outputs)]
         self.register_buffer("ranked", torch.tensor(others))
         self._columns: tuple[Array, Array, Array] | None = None
@@ -109,32 +109,32 @@ class OtherOutputsLFM(StateSpaceLFM):
     def draw(self, x: Float[Tensor, "N P"], n_draws: int, seed: int) -> Float[Tensor, "S N D"]:
         """Whole functions; what is not known of other outputs shifts each as a whole."""
         drawn = super().draw(x, n_draws, seed)
-        doubt = torch.as_tensor(self._doubt(x).mean(0)).to(drawn).sqrt()
+        std = torch.as_tensor(self._others_variance(x).mean(0)).to(drawn).sqrt()
         noise = numpy_for(seed, "others").standard_normal((n_draws, 1, len(self.config)))
-        return drawn + torch.as_tensor(noise).to(drawn) * doubt
+        return drawn + torch.as_tensor(noise).to(drawn) * std
 
     def _moments(self, x: Float[Tensor, "N P"], component: str | None = None) -> Moments:
         mean, variance = super()._moments(x, component)
         if component is None:
-            variance = variance + torch.as_tensor(self._doubt(x)).to(variance)
+            variance = variance + torch.as_tensor(self._others_variance(x)).to(variance)
         return mean, variance
 
-    def _doubt(self, x: Tensor) -> Array:
+    def _others_variance(self, x: Tensor) -> Array:
         """Variance by values of other outputs that are not known, ``S N D``.
 
         Errors of one output are taken as the same at all times, and those of two as independent.
         """
         found = np.zeros((self.draws.shape[1], len(x), len(self.config)))
-        if bool((self.doubt > 0).any()):
+        if bool((self.filled_std > 0).any()):
             for s, outputs, solved in self._solved(x):
                 for d in range(len(self.config))[outputs]:
-                    found[s, :, d] = self._doubt_of(d, solved, x[:, 0].numpy(force=True))
+                    found[s, :, d] = self._variance_of_others(d, solved, x[:, 0].numpy(force=True))
         return found * self.forecast_scale.numpy(force=True) ** 2
 
-    def _doubt_of(self, output: int, solved: Solved, time: Array) -> Array:
-        doubt = self._at(time, output, of_doubt=True) * solved.mean[-self._n_columns(output) :]
+    def _variance_of_others(self, output: int, solved: Solved, time: Array) -> Array:
+        std = self._at(time, output, of_std=True) * solved.mean[-self._n_columns(output) :]
         config = self.config[output]
-        now, memory = doubt[:, : config.n_others], doubt[:, config.n_others :]
+        now, memory = std[:, : config.n_others], std[:, config.n_others :]
         total = now.copy()
         of_each = memory.reshape(len(time), _N_COPIES, -1).sum(1)
         total[:, : of_each.shape[1]] += of_each
@@ -155,14 +155,16 @@ class OtherOutputsLFM(StateSpaceLFM):
     def _n_columns(self, output: int) -> int:
         return self.config[output].n_others + self.config[output].n_memory
 
-    def _at(self, time: Array, output: int, of_doubt: bool = False) -> Array:
+    def _at(self, time: Array, output: int, of_std: bool = False) -> Array:
         """Columns of the other outputs at some times: now, before and after."""
         if self._columns is None:
             times, first = np.unique(self.x[:, 0].numpy(force=True), return_index=True)
-            tables = [item[first].numpy(force=True) for item in (self.filled, self.doubt)]
+            tables = [item[first].numpy(force=True) for item in (self.filled, self.filled_std)]
             step = self.config[0].step
-            self._columns = (times, *(_copies(times / step, table) for table in tables))
-        times, table = self._columns[0], self._columns[1 + of_doubt]  # T C D
+            values, std = (_copies(times / step, table) for table in tables)  # T C D
+            self._columns = times, values, std
+        times, values, std = self._columns
+        table = std if of_std else values
         ranked = self.ranked[output].numpy(force=True)
         now, memory = table[:, 0, ranked[:_MOST_NOW]], table[:, 1:, ranked[:_MOST_MEMORY]]
         columns = np.concatenate([now, memory.reshape(len(times), -1)], axis=1)
@@ -180,15 +182,15 @@ class OtherOutputsLFM(StateSpaceLFM):
                 filled[:, d] = np.interp(time, time[known], y[known, d])
         self._set_filled(filled, np.zeros_like(y))
         for _ in range(_N_PASSES if bool((self.draws != 0).any()) else 0):
-            doubt = np.zeros_like(y)
+            std = np.zeros_like(y)
             for d, missing in enumerate(np.isnan(y).T):
                 if missing.any():
                     mean, variance = self._predicted(d, missing)
-                    filled[missing, d], doubt[missing, d] = mean, np.sqrt(variance)
-            self._set_filled(filled, doubt)
+                    filled[missing, d], std[missing, d] = mean, np.sqrt(variance)
+            self._set_filled(filled, std)
 
-    def _set_filled(self, filled: Array, doubt: Array) -> None:
-        self.filled, self.doubt = (torch.as_tensor(v.copy()).to(self.y) for v in (filled, doubt))
+    def _set_filled(self, filled: Array, std: Array) -> None:
+        self.filled, self.filled_std = (torch.as_tensor(v.copy()).to(self.y) for v in (filled, std))
         self._columns = None
 
     def _predicted(self, output: int, rows: Array) -> tuple[Array, Array]:
@@ -199,7 +201,9 @@ class OtherOutputsLFM(StateSpaceLFM):
             known, config = self._known(output), self.config[output]
             solved = Solved.of([config], [known], [parameters], self._inputs(x, output))
         mean, variance = solved.moments()
-        variance = variance + np.exp(2 * parameters[0]) + self._doubt_of(output, solved, x[:, 0])
+        variance = (
+            variance + np.exp(2 * parameters[0]) + self._variance_of_others(output, solved, x[:, 0])
+        )
         return mean, variance
 
 
