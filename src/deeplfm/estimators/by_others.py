@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 from torch import Tensor
 
+from deeplfm.errors import TrainingDivergedError
 from deeplfm.estimators.by_evidence import fit_all
 from deeplfm.selection.average import ModelAverage
 from deeplfm.selection.candidate import Candidate, Member
@@ -32,6 +33,7 @@ _N_PATTERNS = 6  # copies of the pattern of the gaps, each elsewhere in the reco
 _MOST_HIDDEN = 0.3  # of the known values of an output
 _USUAL_GAP = 0.05  # of the rows
 _N_DRAWS = 2  # of the parameters of a model in state-space form
+_WORST = -1e12  # log density of a model without a prediction
 _MOST_VALUES = 30_000_000  # rows × columns of all outputs: memory
 
 Array = NDArray[np.float64]
@@ -54,7 +56,15 @@ def with_others(
     rows = source.everything()
     near = next((item for item in average.members[::-1] if isinstance(item, StateSpaceLFM)), None)
     start = {} if near is None else {item.name: near for item in candidates}
-    found = fit_all(candidates, rows, seed, "in gaps", start)
+    try:
+        found = fit_all(candidates, rows, seed, "in gaps", start)
+    except TrainingDivergedError as error:
+        for item in candidates:
+            selection.candidates.append(CandidateResult(item.name, "failed", reason=str(error)))
+        return average
+    selection.add_untried([item.name for item in candidates[len(found) :]])
+    if not found:
+        return average
     models = [model for _, model, _ in found if isinstance(model, OtherOutputsLFM)]
     average = weigh_in_gaps(average, models, rows)
     for candidate, _, seconds in found:
@@ -91,6 +101,7 @@ def weigh_in_gaps(
             for errors_of, n_gaps in found:
                 error, variance = errors_of[b]
                 score[b] += n_gaps * norm.logpdf(error, scale=scale * np.sqrt(variance)).mean()
+        score = np.where(np.isfinite(score), score, _WORST)
         share = torch.softmax(torch.as_tensor(score) + _prior(weight[:, d], n_first), dim=0)
         in_gaps[:, d] = share.to(in_gaps)
     ends = torch.stack([rows.x[:1, 0], rows.x[-1:, 0]]).expand(2, n_outputs)
@@ -117,6 +128,8 @@ def _patterns(known: Bool[Tensor, "N D"]) -> list[Bool[Tensor, "N D"]]:
     for k in range(1, _N_PATTERNS + 1):
         hidden = missing.roll(k * n_rows // (_N_PATTERNS + 1), 0) & known
         for d, some in enumerate(hidden.T):
+            if not bool(known[:, d].any()):
+                continue
             places, ends = some.nonzero()[:, 0], known[:, d].nonzero()[:, 0][[0, -1]]
             hidden[places[int(_MOST_HIDDEN * int(known[:, d].sum())) :], d] = False
             hidden[ends, d] = False  # inside the record
