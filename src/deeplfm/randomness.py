@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-_NAMES = "model step epoch split start prediction draw observation member restart"
+_NAMES = "model step epoch split start prediction draw observation member restart others"
 _STREAMS = {name: number for number, name in enumerate(_NAMES.split())}
 
 

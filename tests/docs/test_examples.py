@@ -50,6 +50,17 @@ def every_channel_is_filled_and_forecast(text: str) -> bool:
     return len(scores) == 6 and max(scores) < 0.15 and "trained professional" in text
 
 
+def the_rate_is_that_of_the_heart(text: str) -> bool:
+    inside = number("inside the 95 % band: #%", text)
+    return number("root mean square error # beats", text) < 2 and inside >= 80
+
+
+def the_other_stations_fill_the_gap(text: str) -> bool:
+    inside = number("with the others: .* #% inside", text)
+    alone = number("alone: root mean square error #", text)
+    return number("with the others: root mean square error #", text) < 0.6 * alone and inside >= 80
+
+
 def the_plan_is_worth_its_while(text: str) -> bool:
     without = number("forecast without it: #", text)
     return (
@@ -88,7 +99,9 @@ def a_table_is_fitted(text: str) -> bool:
 
 CLAIMS: dict[str, Callable[[str], bool]] = {
     "bayesian_optimisation": the_best_settings_are_found,
+    "gap_from_others": the_other_stations_fill_the_gap,
     "grid_search": the_search_finds_a_model_that_lasts,
+    "heartbeat_clock": the_rate_is_that_of_the_heart,
     "online_update": updating_pays_and_is_exact,
     "quickstart": gap_and_forecast_are_near_the_truth,
     "recover_force": force_and_decays_are_recovered,

@@ -50,6 +50,12 @@ def own_kernel(settings, parameters, time, later):
     total = 25.0 + value["slope"] ** 2 * np.outer(time - 0.5, later - 0.5)
     total += value["level"] ** 2 / STEP * (np.minimum.outer(time, later) + 1e-6 * STEP)
     total += value["reversion"] ** 2 * np.exp(-value["rate"] / STEP * np.abs(apart))
+    if settings.has_damped_level:  # twice the integral of the velocity's covariance
+        rate, size = value["damping"] / STEP, (value["velocity"] / STEP) ** 2
+        since, until = time[:, None], later[None]
+        double = 2 * rate * np.minimum(since, until) - 1 + np.exp(-rate * since)
+        double = double + np.exp(-rate * until) - np.exp(-rate * np.abs(apart))
+        total += size * (double / rate**2 + 1e-6 * STEP**2)
     for season in settings.seasons:
         orders = np.array(season.orders, dtype=float)
         share = orders ** (-2 * value["power"]) / (orders ** (-2 * value["power"])).sum()
@@ -107,8 +113,10 @@ def dense_evidence(settings, parameters, forces, known):
     return -0.5 * (square + np.linalg.slogdet(covariance)[1] + len(y) * np.log(2 * np.pi))
 
 
-def test_evidence_is_that_of_a_dense_gaussian_process():
-    settings, known, forces = config(seasons=(SEASON,)), record(), draw_forces()
+@pytest.mark.parametrize("has_damped_level", [False, True])
+def test_evidence_is_that_of_a_dense_gaussian_process(has_damped_level):
+    settings = config(seasons=(SEASON,), has_damped_level=has_damped_level)
+    known, forces = record(), draw_forces()
     parameters = draw_parameters(settings)
     solved = Solved.of([settings] * N_OUTPUTS, known, parameters, known[0].x, forces)
     assert solved.log_evidence == pytest.approx(
@@ -151,9 +159,10 @@ def test_components_add_up_and_draws_have_the_moments():
         np.testing.assert_allclose(drawn[..., d].var(0), variance, rtol=0.05)  # 5 standard errors
 
 
+@pytest.mark.parametrize("has_damped_level", [False, True])
 @pytest.mark.parametrize("frequency", [(0.0,), FORCES])
-def test_gradient_is_that_of_finite_differences(frequency):
-    settings, known = config(), record()
+def test_gradient_is_that_of_finite_differences(frequency, has_damped_level):
+    settings, known = config(has_damped_level=has_damped_level), record()
     evidence = Evidence([settings] * N_OUTPUTS, known, frequency)
     rng = np.random.default_rng(5)
     mean, spread = evidence.layout.prior()

@@ -76,7 +76,11 @@ def dense_covariance(settings, parameters, x, other):
                 rate = value["forgetting"] * season.frequencies[0] / (2 * np.pi)
                 total += size * value["evolution"] ** 2 * np.exp(-rate * np.abs(apart))
     if settings.n_inputs > 1:
-        total += value["covariate"] ** 2 * x[:, 1:] @ other[:, 1:].T
+        n_beside = settings.n_others + settings.n_memory
+        names = ["covariate"] * (settings.n_inputs - 1 - n_beside)
+        names += ["others"] * settings.n_others + ["memory"] * settings.n_memory
+        sizes = np.array([value[name] for name in names]) ** 2
+        total += x[:, 1:] * sizes @ other[:, 1:].T
     return total
 
 
@@ -97,6 +101,7 @@ CASES = [
     config(has_level=False, has_reversion=False),
     config(has_damped_level=True),
     config(2, has_level=False, has_reversion=False, has_damped_level=True),
+    config(5, n_others=1, n_memory=2, has_level=False),
     config(seasons=(), has_level=False, has_reversion=False, has_damped_level=True),
 ]
 

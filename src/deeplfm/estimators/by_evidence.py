@@ -26,6 +26,7 @@ from deeplfm.selection.parallel import attempt_all
 from deeplfm.selection.record import CandidateResult, Selection
 from deeplfm.statespace import ClocksLFM, StateSpaceLFM
 from deeplfm.terms import Sum
+from deeplfm.terms.candidates import IN_GAPS
 from deeplfm.training import Rows
 from deeplfm.training.checkpoint import part
 from deeplfm.training.interruption import stop_reason, stop_requested, time_left, within
@@ -55,7 +56,9 @@ def with_errors(models: dict[str, Any], log_targets: bool | None) -> dict[str, A
         name: model for name, model in models.items() if is_exact(model) and model == model.alone
     }
     others = [
-        name for name, model in models.items() if name not in exact and not is_of_clocks(model)
+        name
+        for name, model in models.items()
+        if name not in exact and name not in IN_GAPS and not is_of_clocks(model)
     ]
     if others or not exact:
         refuse_errors(", ".join(others or models))
@@ -102,7 +105,7 @@ def fit_by_evidence(
     scaling, rows, candidates = prepare(is_log, False)
     selection = Selection()
     with part(scaling.digest):
-        found = _fitted_in_turn(candidates, rows, seed, last, shares_forces, selection)
+        found = _in_turn(candidates, rows, seed, last, shares_forces, selection)
     models = [model for _, model, _ in found]
     weight = _weights(models)
     for (candidate, model, seconds), share in zip(found, weight, strict=True):
@@ -131,7 +134,7 @@ def _weights(models: Sequence[Solved]) -> Float[Tensor, "B D"]:
     return torch.softmax(torch.where(density.isfinite().all(0), density, 0.0), dim=0)
 
 
-def _fitted_in_turn(
+def _in_turn(
     candidates: list[Candidate],
     rows: Rows,
     seed: int,
@@ -142,17 +145,17 @@ def _fitted_in_turn(
     """The last candidate, which may be fitted already, and then the others from its parameters."""
     if last is None or shares_forces:
         near = {} if last is None else {candidates[-1].name: last[0]}
-        first = _fitted(candidates[-1:], rows, seed, "all rows", near)
+        first = fit_all(candidates[-1:], rows, seed, "all rows", near)
     else:
         first = [(candidates[-1], *last)]
     others: Found = []
     if len(candidates) > 1 and not stop_requested():
         near = {candidate.name: first[0][1] for candidate in candidates}
-        others = _fitted(candidates[:-1], rows, seed, "all rows", near, selection)
+        others = fit_all(candidates[:-1], rows, seed, "all rows", near, selection)
     return others + first
 
 
-def _fitted(
+def fit_all(
     candidates: Sequence[Candidate],
     rows: Rows,
     seed: int,
@@ -208,7 +211,7 @@ def _on_better_scale(
         near = {candidates[-1].name: found[0][0]} if found and found[0] else {}
         try:
             with within(time_left() / n_left), part(scaling.digest):
-                ((_, model, seconds),) = _fitted(candidates[-1:], rows, seed, "scale", near)
+                ((_, model, seconds),) = fit_all(candidates[-1:], rows, seed, "scale", near)
         except TrainingDivergedError:
             found.append(None)
             evidence.append(np.full(len(is_log), -np.inf))

@@ -29,7 +29,7 @@ from deeplfm.terms import (
     Term,
     parse,
 )
-from deeplfm.terms.candidates import OTHER_CYCLES, SERIES, STATE_SPACE, STEPS
+from deeplfm.terms.candidates import IN_GAPS, OTHER_CYCLES, SERIES, STATE_SPACE, STEPS
 
 Member = Callable[[BuildContext], Candidate]
 Model = Sum | NamedModel | Member
@@ -86,7 +86,10 @@ def in_time_units(
     """
     is_auto = isinstance(model, str) and model.strip().lower() == "auto"
     if is_auto and seasons and effort != "thorough":
-        model = STATE_SPACE  # cycles are those of the calendar, and no others are searched for
+        model = {
+            **STATE_SPACE,
+            **IN_GAPS,
+        }  # cycles are those of the calendar, and no others are searched for
     if isinstance(model, dict):
         return {name: in_time_units(item, convert, seasons) for name, item in model.items()}
     if isinstance(model, str):
@@ -112,7 +115,7 @@ def _auto(is_series: bool, effort: str, n_rows: int) -> dict[str, Model]:
     if not is_series:
         is_one = effort == "fast" or n_rows < FEWEST_TO_COMPARE
         return {"smooth": Smooth(), **({} if is_one else OF_ALL)}
-    return {**({} if effort == "fast" else OTHER_CYCLES), **STATE_SPACE}
+    return {**({} if effort == "fast" else OTHER_CYCLES), **STATE_SPACE, **IN_GAPS}
 
 
 def _ensemble(is_series: bool) -> dict[str, Model]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import nullcontext
+from math import isinf
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names
 
+from deeplfm.errors import ConfigError
 from deeplfm.estimators.arrays import Arrays, check_vector
 from deeplfm.estimators.by_evidence import (
     fit_by_evidence,
@@ -19,6 +21,7 @@ from deeplfm.estimators.by_evidence import (
     is_positive,
     with_errors,
 )
+from deeplfm.estimators.by_others import fits_into_memory, with_others
 from deeplfm.estimators.candidates import Model
 from deeplfm.estimators.logarithms import Trial, best_trial, check_positive, may_be_logarithms
 from deeplfm.estimators.saving import identity_in_brief, run_identity
@@ -38,6 +41,7 @@ from deeplfm.training.checkpoint import checkpointed, part, unit
 from deeplfm.training.distributed import check_same, together, world
 from deeplfm.training.interruption import (
     graceful_interrupts,
+    stop_requested,
     within,
 )
 from deeplfm.training.progress import work
@@ -181,7 +185,27 @@ class Fitting(DeepLFMSettings):
     def _fit_exactly(
         self, arrays: Arrays, models: dict[str, Sum]
     ) -> tuple[Scaling, ModelAverage, Selection]:
-        """Sums that are solved as Markov processes, by their evidence; the cheapest one is the last."""
+        """Sums that are solved as Markov processes: an average that forecasts, and others for gaps."""
+        in_gaps = {name: model for name, model in models.items() if isinf(model.margin)}
+        models = {name: model for name, model in models.items() if name not in in_gaps}
+        if not models:
+            raise ConfigError(
+                f"model: {', '.join(in_gaps)} fills gaps and makes no forecasts. Give it as one of "
+                "several candidates, in a dict."
+            )
+        scaling, average, selection = self._fit_forecasts(arrays, models)
+        rows = self._rows(arrays, scaling)
+        is_alone = arrays.y.shape[1] == 1
+        if in_gaps and not is_alone and not stop_requested() and fits_into_memory(rows):
+            candidates = self._candidates(dict(in_gaps), float(scaling.x_scale[0]))
+            with part(scaling.digest):
+                average = with_others(average, selection, candidates, rows, self.random_state)
+        return scaling, average, selection
+
+    def _fit_forecasts(
+        self, arrays: Arrays, models: dict[str, Sum]
+    ) -> tuple[Scaling, ModelAverage, Selection]:
+        """The average that forecasts, by the evidence; the cheapest sum is the last."""
 
         def prepare(
             is_log: NDArray[np.bool_], is_alone: bool

@@ -95,7 +95,10 @@ class Inspected(Predicting):
         return curves
 
     def hidden_layers(self, X: Any) -> list[Curve]:
-        """Units of every hidden layer, as functions of the inputs."""
+        """Units of every hidden layer, as functions of the inputs.
+
+        Of a clock, the instantaneous rate in cycles per unit of time, at times of the record.
+        """
         return forces.hidden_layers(self._fitted(), self._tensor(self._inputs(X)))
 
     def hidden_share(self, X: Any) -> pd.Series:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float, Float64
 from numpy import ndarray
@@ -17,7 +18,11 @@ from torch import Tensor
 
 from deeplfm.inspection.fitted import FittedModel, as_array
 from deeplfm.layers import Block, Layer
-from deeplfm.randomness import generator_for
+from deeplfm.randomness import generator_for, numpy_for
+from deeplfm.statespace import ClocksLFM
+from deeplfm.statespace.phases import Array
+
+_N_PATHS = 200  # of the phase of a clock
 
 
 @dataclass(frozen=True)
@@ -57,8 +62,11 @@ def forces(fitted: FittedModel, x: Float[Tensor, "N P"]) -> list[Curve]:
 
 @torch.no_grad()
 def hidden_layers(fitted: FittedModel, x: Float[Tensor, "N P"]) -> list[Curve]:
-    """Units of every hidden layer, over the paths that prediction uses."""
+    """Units of every hidden layer, over the paths that prediction uses; of a clock, its rate."""
     curves = []
+    for member, clocks in zip(fitted.members, fitted.average.members, strict=True):
+        if isinstance(clocks, ClocksLFM):
+            curves += _rates(clocks, member, as_array(x[:, 0]), fitted.time_scale)
     for index, model in fitted.layered.items():
         member = fitted.members[index]
         for depth, values in enumerate(model.hidden_values(x), start=1):
@@ -66,6 +74,24 @@ def hidden_layers(fitted: FittedModel, x: Float[Tensor, "N P"]) -> list[Curve]:
             for unit in range(mean.shape[-1]):
                 label = f"layer {depth}, unit {unit + 1}"
                 curves.append(Curve(label, member, mean[:, unit], std[:, unit]))
+    return curves
+
+
+def _rates(model: ClocksLFM, member: str, time: Array, time_scale: float) -> list[Curve]:
+    """Rate of each clock, in cycles per unit of the user's time, at times of the record."""
+    fitted, n_clocks = model.fitted, len(model.config.clocks)
+    grid, center = fitted.grid, fitted.posterior.state
+    laws = grid.knots(fitted.priors)
+    border, knots = fitted.posterior.draw(numpy_for(0, "draw"), _N_PATHS)
+    knots = knots + center.knots[:, None]
+    last = grid.begin + grid.width * (grid.count - 1)
+    ends = [np.clip(time + side * grid.width, grid.begin, last) for side in (-0.5, 0.5)]
+    curves = []
+    for c in range(n_clocks):
+        before, after = (laws.columns(end, c) @ knots for end in ends)
+        moved = (after - before) / np.maximum(ends[1] - ends[0], 1e-12)[:, None]
+        rate = (moved + center.frequency[c] + border[c - n_clocks]) / (2 * np.pi * time_scale)
+        curves.append(Curve(f"clock {c + 1}: rate", member, rate.mean(1), rate.std(1)))
     return curves
 
 

@@ -61,6 +61,8 @@ class ModelAverage(nn.Module):
     def extend(self, x: Float[Tensor, "N P"], y: Float[Tensor, "N D"]) -> None:
         """Extend the span of the series to further known values."""
         last = known_span(x, y)[1].to(self.span)
+        if any(getattr(member, "knows_other_outputs", False) for member in self.members):
+            last = last.amax().expand_as(last)  # in a gap of one output, others are known
         self.span[1] = torch.where(
             self.span[1].isfinite(), self.span[1].maximum(last), self.span[1]
         )

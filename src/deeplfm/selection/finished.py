@@ -18,13 +18,14 @@ from deeplfm.selection.candidate import Candidate, FittedCandidate, Member, Scor
 from deeplfm.statespace import (
     ClocksConfig,
     ClocksLFM,
+    OtherOutputsLFM,
     SharedForcesLFM,
     StateSpaceConfig,
     StateSpaceLFM,
 )
 from deeplfm.training.schedule import History
 
-_KINDS = (DeepLFM, StateSpaceLFM, SharedForcesLFM, ClocksLFM)
+_KINDS = (DeepLFM, StateSpaceLFM, SharedForcesLFM, OtherOutputsLFM, ClocksLFM)
 KINDS: dict[str, type] = {kind.__name__: kind for kind in _KINDS}
 Kind = TypeVar("Kind", bound=type)
 _ERRORS = {kind.__name__: kind for kind in (TrainingDivergedError, UnsuitableError)}

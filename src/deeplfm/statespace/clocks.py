@@ -16,7 +16,7 @@ from deeplfm.randomness import numpy_for
 from deeplfm.statespace.clock_paths import beyond, extended, jumps_ahead, noise_at, series_of
 from deeplfm.statespace.clocks_config import ClocksConfig
 from deeplfm.statespace.model import KeptRows
-from deeplfm.statespace.origins import origins, scale_by
+from deeplfm.statespace.origins import origins, scale_of
 from deeplfm.statespace.phase_fit import Fitted, track, with_jumps
 from deeplfm.statespace.phase_solve import SKIP, Grid, Posterior, Priors, State, linearise, solve
 from deeplfm.statespace.phases import Array, Clock, design
@@ -141,7 +141,7 @@ class ClocksLFM(KeptRows):
             return
         square = [((y - ahead.mean) ** 2 / ahead.variance()).nanmean(0) for ahead, y in found]
         known = [item[~item.isnan()].numpy() for item in torch.stack(square, dim=1)]
-        scale = [scale_by(item) if len(item) else 1.0 for item in known]
+        scale = [scale_of(item) if len(item) else 1.0 for item in known]
         self.forecast_scale = torch.tensor(scale, dtype=torch.float64)
         density = [ahead.widened(self.forecast_scale).log_prob(y).nanmean(0) for ahead, y in found]
         self.forecast_density = torch.stack(density).nanmean(0)

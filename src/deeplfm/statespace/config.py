@@ -28,6 +28,8 @@ class Prior:
         evolution: standard deviation of changes of a season, over that of the season.
         forgetting: rate at which these changes are forgotten, per cycle of the season.
         covariate: standard deviation of the effect of a standardised covariate.
+        others: standard deviation of the effect of another output at the same time.
+        memory: standard deviation of the effect of its values before and after.
     """
 
     noise: tuple[float, float] = (0.22, 1.5)
@@ -42,6 +44,8 @@ class Prior:
     evolution: tuple[float, float] = (0.3, 0.8)
     forgetting: tuple[float, float] = (0.1, 1.0)
     covariate: tuple[float, float] = (0.2, 1.5)
+    others: tuple[float, float] = (0.2, 1.5)
+    memory: tuple[float, float] = (0.1, 1.5)
 
 
 PRIOR = Prior()
@@ -69,7 +73,9 @@ class StateSpaceConfig:
     """Parts of a state-space model of one output.
 
     Attributes:
-        n_inputs: time, and the number of known covariates.
+        n_inputs: time, known covariates, and columns of other outputs.
+        n_others: columns of other outputs at the same time.
+        n_memory: columns of other outputs before and after, which are the last.
         begin: time of the first row, at which the random walk starts.
         step: typical time between rows, the unit of the parameters.
         span: time from the first to the last row.
@@ -93,6 +99,8 @@ class StateSpaceConfig:
     seasons: tuple[SeasonConfig, ...] = ()
     n_draws: int = 8
     prior: Prior = PRIOR
+    n_others: int = 0
+    n_memory: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The declaration as plain data."""

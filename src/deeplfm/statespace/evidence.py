@@ -25,7 +25,7 @@ from deeplfm.statespace.chain import (
 )
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.forces import N_STATES, Force
-from deeplfm.statespace.parameters import JointLayout, Layout, design_of, processes_of
+from deeplfm.statespace.parameters import JointLayout, Layout, design_of, inputs_of, processes_of
 from deeplfm.statespace.solved import SHARED, Known, Solved, sums_at
 
 _APART = 1e-4  # of the logarithm of a rate, for the derivative of the density of a force
@@ -126,8 +126,8 @@ class Evidence:
                 by["forgetting"] += float(by_rate[processes].sum())
             by[f"season {season.name}"] = 2 * float(size.sum())
             by["power"] += float(size @ _by_power(layout, number, parameters))
-        if config.n_inputs > 1:
-            by["covariate"] = 2 * float(columns[place:].sum())
+        for name, count in inputs_of(config).items():
+            by[name], place = 2 * float(columns[place : place + count].sum()), place + count
         return np.array([by[name] for name in layout.names])
 
     def _by_noise(self, output: int, solved: Solved) -> float:

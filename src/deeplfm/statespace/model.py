@@ -18,8 +18,8 @@ from deeplfm.randomness import numpy_for
 from deeplfm.statespace.chain import Array
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.fit import fit_output
-from deeplfm.statespace.origins import Locate, calibrate
-from deeplfm.statespace.parameters import Layout, columns_of
+from deeplfm.statespace.origins import Calibration, Locate, calibrate
+from deeplfm.statespace.parameters import Layout, columns_of, inputs_of
 from deeplfm.statespace.solved import Known, Solved
 from deeplfm.training.interruption import time_left, within
 from deeplfm.training.progress import on_part
@@ -114,7 +114,8 @@ class StateSpaceLFM(KeptRows):
     ) -> None:
         super().__init__()
         self.config = tuple(config)
-        n_inputs, n_outputs = config[0].n_inputs, len(config)
+        n_inputs = 1 + inputs_of(config[0]).get("covariate", 0)
+        n_outputs = len(config)
         double = torch.float64
         self.register_buffer("x", torch.zeros(n_rows, n_inputs, dtype=double))
         self.register_buffer("y", torch.zeros(n_rows, n_outputs, dtype=double))
@@ -126,6 +127,7 @@ class StateSpaceLFM(KeptRows):
         self.register_buffer("log_evidence", torch.zeros(n_outputs, dtype=double))
         self._register_calibration(n_outputs)
         self.likelihood = Gaussian(n_inputs, n_outputs).double()
+        self.asked: Sequence[int] | None = None  # outputs that are solved; by default all
 
     @property
     def constructor_arguments(self) -> dict[str, Any]:
@@ -155,10 +157,14 @@ class StateSpaceLFM(KeptRows):
             latest[names] = found.mode
             self.draws[d, :, : found.draws.shape[1]] = torch.as_tensor(found.draws)
             self.log_evidence[d] = found.log_evidence
-            ahead = calibrate(config, self._known(d), found.draws, locate)
+            ahead = self._calibration(d, found.draws, locate)
             self.forecast_scale[d], self.forecast_density[d], self.n_origins[d] = ahead
             if part_done := on_part.get():
                 part_done()
+
+    def _calibration(self, output: int, draws: Array, locate: Locate | None) -> Calibration:
+        """Of the forecasts of one output."""
+        return calibrate(self.config[output], self._known(output), draws, locate)
 
     def parameters_of(self, output: int) -> dict[str, float]:
         """Logarithms of the parameters of one output, by name: their mean over the draws."""
@@ -262,11 +268,12 @@ class StateSpaceLFM(KeptRows):
         """Outputs with a component at some rows, solved: one by one, for each draw of the parameters."""
         rows = x.double().cpu().numpy()
         for d, config in enumerate(self.config):
-            if component is None or component in columns_of(config):
-                known = self._known(d)
+            is_asked = self.asked is None or d in self.asked
+            if is_asked and (component is None or component in columns_of(config)):
+                known, inputs = self._known(d), self._inputs(rows, d)
                 for s, parameters in enumerate(self._draws_of(d)):
                     with solving():
-                        solved = Solved.of([config], [known], [parameters], rows)
+                        solved = Solved.of([config], [known], [parameters], inputs)
                     yield s, slice(d, d + 1), solved
 
     def _draws_of(self, output: int) -> Array:
@@ -278,4 +285,9 @@ class StateSpaceLFM(KeptRows):
         known = ~self.y[:, output].isnan() & (self.row_weight > 0)
         error = self.row_error if len(self.row_error) else torch.zeros_like(self.y)
         parts = (self.x[known], self.y[known, output], self.row_weight[known], error[known, output])
-        return Known(*(part.cpu().numpy() for part in parts))
+        rows, *rest = (part.cpu().numpy() for part in parts)
+        return Known(self._inputs(rows, output), *rest)
+
+    def _inputs(self, x: Array, output: int) -> Array:
+        """Rows as the model of one output sees them."""
+        return x

@@ -80,7 +80,7 @@ def calibrate(
         found.append(_forecast_errors(at, before, after, some))
     if not found:
         return Calibration()
-    scale = scale_by(np.array([np.mean(error**2 / variance) for error, variance in found]))
+    scale = scale_of(np.array([np.mean(error**2 / variance) for error, variance in found]))
     density = [norm.logpdf(error, scale=scale * np.sqrt(var)).mean() for error, var in found]
     return Calibration(scale, float(np.mean(density)), len(found))
 
@@ -95,7 +95,7 @@ def _forecast_errors(
     return after.y - mean.mean(0), (variance + noise).mean(0) + mean.var(0)
 
 
-def scale_by(squares: Array) -> float:
+def scale_of(squares: Array) -> float:
     """The factor by the mean squares of the errors of some origins, each of which is one observation.
 
     Errors are in standard deviations of the forecast.

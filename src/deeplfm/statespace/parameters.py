@@ -13,6 +13,7 @@ from deeplfm.statespace.chain import Array, DampedLevel, Processes
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.forces import N_STATES, Forces
 
+OTHERS = "other outputs"  # name of the component
 CONSTANT = 5.0  # prior standard deviation of the constant: wide, in units of the targets
 LOADING = 0.5  # prior standard deviation of a loading, in units of the targets
 _RATE = (0.15, 1.2)  # of a low-pass force, per step: median, standard deviation of the logarithm
@@ -38,7 +39,7 @@ class Layout:
         names += ["power"] if config.seasons else []
         evolves = any(season.n_evolving for season in config.seasons)
         names += ["evolution", "forgetting"] if evolves else []
-        names += ["covariate"] if config.n_inputs > 1 else []
+        names += inputs_of(config)
         return names
 
     @cached_property
@@ -92,7 +93,7 @@ class Layout:
         for number, season in enumerate(config.seasons):
             size = value[f"season {season.name}"] ** 2
             parts.extend([size * self.shares(number, value["power"])] * 2)
-        parts.extend(np.array([value["covariate"] ** 2]) for _ in range(config.n_inputs - 1))
+        parts.extend(np.full(n, value[name] ** 2) for name, n in inputs_of(config).items())
         return np.concatenate(parts)
 
 
@@ -143,6 +144,13 @@ class JointLayout(NamedTuple):
         )
 
 
+def inputs_of(config: StateSpaceConfig) -> dict[str, int]:
+    """Number of the inputs of each kind beside time, in their order, by the name of their parameter."""
+    n_covariates = config.n_inputs - 1 - config.n_others - config.n_memory
+    kinds = {"covariate": n_covariates, "others": config.n_others, "memory": config.n_memory}
+    return {name: count for name, count in kinds.items() if count}
+
+
 def design_of(config: StateSpaceConfig, x: Array) -> Array:
     """Columns whose weights do not change: constant, slope, harmonics, covariates."""
     time = x[:, 0] - config.begin
@@ -168,8 +176,12 @@ def columns_of(config: StateSpaceConfig) -> dict[str, list[int]]:
         n_columns = 2 * len(season.orders)
         found[season.name] = list(range(place, place + n_columns))
         place += n_columns
-    if config.n_inputs > 1:
-        found["covariates"] = list(range(place, place + config.n_inputs - 1))
+    inputs = inputs_of(config)
+    last = place + inputs.pop("covariate", 0)
+    if last > place:
+        found["covariates"] = list(range(place, last))
+    if inputs:
+        found[OTHERS] = list(range(last, last + sum(inputs.values())))
     first = next(iter(found), "mean")
     found[first] = [0, *found.get(first, [])]
     return found

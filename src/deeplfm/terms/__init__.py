@@ -15,6 +15,7 @@ from deeplfm.terms.deep import Deep
 from deeplfm.terms.dlfm import Dlfm
 from deeplfm.terms.grammar import from_json, parse, to_json
 from deeplfm.terms.local_level import LocalLevel, MeanReversion, Trend
+from deeplfm.terms.other_outputs import OtherOutputs
 from deeplfm.terms.paper import Paper, Reference
 from deeplfm.terms.season import Season
 from deeplfm.terms.shared_forces import SharedForces
@@ -37,6 +38,7 @@ __all__ = [
     "LocalLevel",
     "MeanReversion",
     "NamedModel",
+    "OtherOutputs",
     "Paper",
     "Reference",
     "Season",

@@ -6,6 +6,7 @@ from deeplfm.terms.broad_band import BroadBand
 from deeplfm.terms.composition import Composition
 from deeplfm.terms.deep import Deep
 from deeplfm.terms.local_level import LocalLevel, MeanReversion, Trend
+from deeplfm.terms.other_outputs import OtherOutputs
 from deeplfm.terms.season import Season
 from deeplfm.terms.shared_season import SharedSeason
 from deeplfm.terms.sinusoids import Sinusoids
@@ -19,6 +20,13 @@ STATE_SPACE: dict[str, Sum] = {
 """Compared by default. Beyond the last row the first goes on in the last direction for a while, and the
 second returns to the trend. Past rows do not decide between them, so that both have the same weight.
 """
+
+IN_GAPS: dict[str, Sum] = {
+    "other outputs": Trend() + OtherOutputs(),
+    "other outputs, season": Trend() + Season(evolves=False) + OtherOutputs(),
+    "other outputs, reversion": Trend() + Season(evolves=False) + MeanReversion() + OtherOutputs(),
+}
+"""For gaps of one of several outputs, where others are known."""
 
 _FEW = Sinusoids(8, bandwidth=2.0, learn_bandwidth=True)
 

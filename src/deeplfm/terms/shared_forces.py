@@ -44,6 +44,7 @@ class SharedForces(Term):
     term_name: ClassVar[str] = "shared_forces"
     n_steps: ClassVar[int] = 200
     shares_forces: ClassVar[bool] = True
+    state_space_arguments: ClassVar[tuple[str, ...]] = ("n", "n_features", "system")
     n: int = 1
     n_features: int = 100
     system: str = "ode1"

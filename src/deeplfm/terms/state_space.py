@@ -10,12 +10,20 @@ from functools import partial
 
 import numpy as np
 
-from deeplfm.statespace import SeasonConfig, SharedForcesLFM, StateSpaceConfig, StateSpaceLFM
+from deeplfm.statespace import (
+    OtherOutputsLFM,
+    SeasonConfig,
+    SharedForcesLFM,
+    StateSpaceConfig,
+    StateSpaceLFM,
+)
+from deeplfm.statespace.others import with_others
 from deeplfm.terms.base import BuildContext, Term
 from deeplfm.terms.covariates import Covariates
 from deeplfm.terms.initial import Array, all_series, resolved_step, span_of, typical_step
 from deeplfm.terms.local_level import LocalLevel, MeanReversion, Trend
 from deeplfm.terms.located import located, with_sinusoids
+from deeplfm.terms.other_outputs import OtherOutputs
 from deeplfm.terms.season import Season, Series, find_season, frequency_of, fundamental_of
 from deeplfm.terms.shared_forces import SharedForces
 from deeplfm.terms.sinusoids import Sinusoids
@@ -73,6 +81,8 @@ def build_state_space(terms: Sequence[Term], rows: Rows, context: BuildContext) 
     model = StateSpaceLFM(configs)
     if isinstance(shared, SharedForces) and n_outputs > 1:
         model = SharedForcesLFM(configs, n_forces=shared.n)
+    elif OtherOutputs in kinds and n_outputs > 1:
+        model = OtherOutputsLFM([with_others(item, n_outputs) for item in configs])
     model.set_train_data(rows.x, rows.y, rows.weight, error=rows.error)
     is_found = isinstance(season, Season) and season.period is None
     model.fit(context.seed, context.near, partial(located, is_found=is_found))

@@ -60,14 +60,11 @@ class Sum:
     @property
     def is_markov(self) -> bool:
         """Whether the sum is solved in state-space form: exactly, and without training."""
-        # two levels may add up, but none that is damped beside forces that outputs share
-        kinds = {(type(term), getattr(term, "damped", False)) for term in self}
-        own = [term for term in self if not term.shares_forces]
-        has_damped = any(getattr(term, "damped", False) for term in self)
-        if len(kinds) < len(self.terms) or not own or (has_damped and len(own) < len(self.terms)):
+        kinds = {(type(term), getattr(term, "damped", False)) for term in self}  # two levels add up
+        n_shared = sum(term.shares_forces for term in self)
+        if len(kinds) < len(self.terms) or n_shared > 1 or n_shared == len(self.terms):
             return False
-        is_plain = all(term.is_markov for term in own)
-        return is_plain and not self.uses_features
+        return all(term.is_markov for term in self) and not self.uses_features
 
     @property
     def is_of_clocks(self) -> bool:

@@ -24,6 +24,7 @@ from deeplfm.terms import (
     Dlfm,
     LocalLevel,
     MeanReversion,
+    OtherOutputs,
     Paper,
     Season,
     SharedForces,
@@ -37,7 +38,7 @@ from deeplfm.terms import (
     parse,
     to_json,
 )
-from deeplfm.terms.candidates import OTHER_CYCLES, SERIES, STATE_SPACE
+from deeplfm.terms.candidates import IN_GAPS, OTHER_CYCLES, SERIES, STATE_SPACE
 from deeplfm.training import Rows
 
 TIME = torch.linspace(0, 1, 120, dtype=torch.float64)[:, None]
@@ -69,6 +70,7 @@ EVERY_TERM = [
     BroadBand(30),
     Covariates(10),
     SharedForces(2, 20),
+    OtherOutputs(),
     WarpedTime(),
     Composition(3),
     Deep((3, 2), system="eq", n_forces=2, n_features=10),
@@ -177,8 +179,8 @@ def test_terms_that_exclude_each_other_are_refused_by_name() -> None:
 def test_names_stand_for_declared_models() -> None:
     assert models_of("dlfm", is_series=True) == {"dlfm": Dlfm()}
     assert models_of("dlfm", is_series=False) == {"dlfm": DeepTable()}
-    assert set(models_of("auto", is_series=True)) == {*STATE_SPACE, *OTHER_CYCLES}
-    assert set(models_of("auto", is_series=True, effort="fast")) == set(STATE_SPACE)
+    assert set(models_of("auto", is_series=True)) == {*STATE_SPACE, *IN_GAPS, *OTHER_CYCLES}
+    assert set(models_of("auto", is_series=True, effort="fast")) == {*STATE_SPACE, *IN_GAPS}
     assert models_of("auto", True, "thorough") == models_of("ensemble", True)
     assert not set(models_of("ensemble", is_series=True)) - {
         *SERIES,
