@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from pandas.api.types import infer_dtype, is_integer_dtype
-from pandas.tseries.api import guess_datetime_format
 
 from deeplfm.errors import InputError
+from deeplfm.estimators.layouts import guessed_layouts
 
 Kind = Literal["number", "timestamp", "duration"]
 DateOrder = Literal["day first", "month first"]
@@ -271,10 +271,7 @@ def _date_layout(texts: pd.Series, where: str, date_order: DateOrder | None) -> 
 
 def _layout_with_month_names(texts: pd.Series) -> str | None:
     """The layout of dates such as "Jan 31 2024" or "January 2024", which have only one order."""
-    if not re.search("[A-Za-z]{3}", texts.iloc[0]):
-        return None
-    layouts = (guess_datetime_format(texts.iloc[0]), "%B %Y", "%b %Y", "%b-%y")
-    for layout in filter(None, layouts):
+    for layout in guessed_layouts(texts.iloc[0]):
         if pd.to_datetime(texts, errors="coerce", format=layout).notna().all():
             return layout
     return None
