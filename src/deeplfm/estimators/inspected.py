@@ -118,7 +118,7 @@ class InspectedForecaster(Forecasting):
         return components_figure(
             self.components(times=index, covariates=covariates, coverage=coverage),
             end=self.training_.index[-1],
-            time_label=str(self.timeline_.name or "time"),
+            time_label=self.timeline_.label,
             title=title,
         )
 
@@ -144,7 +144,7 @@ class InspectedForecaster(Forecasting):
             fans_from(mean.numpy(), ends.movedim(-1, 0).numpy(), names),
             record.observed.set_axis(names, axis=1),
             None if known is None else known[self.targets_].set_axis(names, axis=1),
-            time_label=str(self.timeline_.name or "time"),
+            time_label=self.timeline_.label,
             since=index[0],
             title=title,
         )
