@@ -3,18 +3,21 @@
 import re
 from pathlib import Path
 
+from docutils.nodes import SkipNode
+from latex2mathml.converter import convert
+
 import deeplfm
 
 project, author = "deeplfm", "The deeplfm developers"
 version = release = deeplfm.__version__
 html_title = f"deeplfm {version}"
+html_math_renderer = "mathml"  # formulas are shown by the browser, without scripts from a network
 html_theme, html_show_copyright = "furo", False
 templates_path: list[str] = []
 exclude_patterns = ["results", "figures"]
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
@@ -65,8 +68,17 @@ def _write_gallery(app):
         page.write_text(content, encoding="utf-8")
 
 
+def _write_mathml(display):
+    def visit(writer, node):
+        writer.body.append(convert(node.astext(), display=display))
+        raise SkipNode
+
+    return visit, None
+
+
 def setup(app):
-    """Register the changes of pages and docstrings."""
+    """Register formulas, and the changes of pages and docstrings."""
+    app.add_html_math_renderer("mathml", _write_mathml("inline"), _write_mathml("block"))
     app.connect("autodoc-process-docstring", _without_substitutions)
     app.connect("autodoc-skip-member", _is_hidden)
     app.connect("builder-inited", _write_gallery)

@@ -51,7 +51,7 @@ def main() -> None:
         own = sysconfig.get_path("purelib", vars={"base": place / "fresh"})
         # A folder named in a .pth file is searched, and its own .pth files, with the checkout, are not.
         (Path(own) / "borrowed.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
-        _run(python, "-c", SMOKE, cwd=place)
+        _run(python, "-E", "-c", SMOKE, cwd=place)
         for command in (["-m", "deeplfm", "--version"], ["-m", "deeplfm", "fit", "--help"]):
             _run(python, *command, cwd=place, stdout=subprocess.DEVNULL)
         _run(place / "fresh" / "bin" / "deeplfm", "--version", cwd=place)

@@ -29,6 +29,11 @@ def test_the_first_column_is_time_if_it_looks_like_it(text, tmp_path):
     assert series.targets == ["y"]
 
 
+def test_the_only_timestamps_are_the_time_wherever_they_are(tmp_path):
+    series = read(tmp_path / "data.csv", "temp,when\n9,2024-01-01\n7,2024-01-02\n8,2024-01-03\n")
+    assert (series.time, series.targets) == ("when", ["temp"])
+
+
 @pytest.mark.parametrize(
     "text", ["x,y\n1,5\n0,3\n", "name,y\na,5\nb,3\n", "x,y\ntrue,5\nfalse,3\n"]
 )

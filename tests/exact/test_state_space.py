@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from deeplfm import DeepLFMRegressor
 from deeplfm.statespace.config import SeasonConfig, StateSpaceConfig
 from deeplfm.statespace.evidence import Evidence
 from deeplfm.statespace.parameters import Layout
@@ -175,3 +176,20 @@ def test_rows_without_noise_are_predicted():
     mean, variance = Solved.of([settings], [known], [parameters], x).moments()
     np.testing.assert_allclose(mean, known.y, atol=1e-2)
     assert (variance < 1e-4).all()
+
+
+@pytest.mark.parametrize("apart", [1e-9, 1e-5, 5e-4])
+@pytest.mark.parametrize("gap", [1.0, 1e5])
+def test_times_that_nearly_agree_and_long_gaps_are_solved(apart: float, gap: float) -> None:
+    """The precision of a short step, δ⁻³, must not hide that of the others in its rounding."""
+    rng = np.random.default_rng(0)
+    time = np.arange(60.0)
+    time[30:] += gap
+    value = np.sin(time) + 0.1 * rng.normal(size=60)
+    near = np.concatenate([time, time[5:50:5] + apart])
+    model = DeepLFMRegressor("trend + level(damped) + reversion", effort="fast")
+    model.fit(near[:, None], np.concatenate([value, value[5:50:5]]))
+    asked = np.concatenate([time, time + apart])[:, None]
+    mean, std = model.predict(asked, return_std=True)
+    assert np.allclose(mean[:60], mean[60:], atol=0.05)
+    assert (std > 0).all()

@@ -203,7 +203,7 @@ def times_beside_row_numbers(frame: pd.DataFrame) -> str | None:
 
 
 def first_if_time(frame: pd.DataFrame, source: str) -> str:
-    """The first column, if its name or its values are those of times."""
+    """The first column, if its name or its values are those of times; else the only timestamps."""
     name = str(frame.columns[0])
     column = frame.iloc[:, 0].dropna()
     if _NAMES_OF_TIME.intersection(re.split(r"[^a-z]+", name.lower())):
@@ -218,6 +218,9 @@ def first_if_time(frame: pd.DataFrame, source: str) -> str:
             return name
         except InputError:
             reason = f"it holds {str(column.iloc[0])!r}" if len(column) else "empty"
+    stamps = [other for other in frame.columns[1:] if holds_timestamps(frame[other])]
+    if len(stamps) == 1:
+        return str(stamps[0])
     raise InputError(
         f"{source}: the first column {name!r} does not look like time ({reason}). Name the "
         f"column of times with --time; there are {', '.join(map(str, frame.columns))}."

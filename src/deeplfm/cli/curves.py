@@ -101,7 +101,7 @@ def components(
             found,
             end=forecaster.training_.index[-1],
             coverage=coverage,
-            time_label=time_name(forecaster),
+            time_label=forecaster.timeline_.label,
         )
 
     for target in forecaster.targets_:
@@ -159,7 +159,7 @@ def forces(
     def draw() -> Figure:
         from deeplfm.plots import forces_figure
 
-        return forces_figure(times, curves, time_label=time_name(forecaster))
+        return forces_figure(times, curves, time_label=forecaster.timeline_.label)
 
     table = by_time(forecaster, rounded(found, float(found.std().min())))
     results.write(table, draw, with_index=False)
@@ -185,11 +185,6 @@ def chosen_times(
     if first >= last:
         raise InputError(f"--from, --until: {first} is not before {last}. Give an earlier --from.")
     return _evenly(first, last, points or len(index), index.name)
-
-
-def time_name(forecaster: DeepLFMForecaster) -> str:
-    """Label of the time axis."""
-    return str(forecaster.timeline_.name or "time")
 
 
 def _evenly(first: Any, last: Any, count: int, name: Any) -> pd.Index:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from deeplfm.cli.curves import chosen_times, time_name
+from deeplfm.cli.curves import chosen_times
 from deeplfm.cli.inputs import load_forecaster, pit_values, read_like
 from deeplfm.cli.options import (
     Covariates,
@@ -129,7 +129,7 @@ def _forces(forecaster: DeepLFMForecaster, view: View, _: FileOptions) -> Figure
     from deeplfm.plots import forces_figure
 
     times = chosen_times(forecaster, view.since, view.until, view.points)
-    return forces_figure(times, forecaster.forces(times), time_label=time_name(forecaster))
+    return forces_figure(times, forecaster.forces(times), time_label=forecaster.timeline_.label)
 
 
 def _layers(forecaster: DeepLFMForecaster, view: View, _: FileOptions) -> Figure:
@@ -138,7 +138,7 @@ def _layers(forecaster: DeepLFMForecaster, view: View, _: FileOptions) -> Figure
     times = chosen_times(forecaster, view.since, view.until, view.points)
     if not (curves := forecaster.hidden_layers(times)):
         raise _nothing_to_draw("layers", "has no hidden layers")
-    return hidden_figure(times, curves, time_label=time_name(forecaster))
+    return hidden_figure(times, curves, time_label=forecaster.timeline_.label)
 
 
 def _learning(forecaster: DeepLFMForecaster, *_: Any) -> Figure:
@@ -188,7 +188,7 @@ _BUILDERS: dict[Kind, Callable[[DeepLFMForecaster, View, FileOptions], Figure]] 
 
 
 def _time_unit(forecaster: DeepLFMForecaster) -> str:
-    return forecaster.timeline_.unit or f"unit of {time_name(forecaster)}"
+    return forecaster.timeline_.unit or f"unit of {forecaster.timeline_.label}"
 
 
 def _nothing_to_draw(kind: str, reason: str) -> InputError:

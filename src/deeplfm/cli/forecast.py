@@ -40,7 +40,6 @@ EVALUATE_EXAMPLES = (
     "deeplfm evaluate vitals-model later.csv --plot calibration.png --report later.html",
     "deeplfm evaluate vitals-model later.csv --json",
 )
-_ROWS_BEFORE = 2  # data shown before a forecast, in lengths of the forecast
 
 
 def forecast(
@@ -119,7 +118,7 @@ def forecast(
     table = by_time(forecaster, _rounded(found, forecaster))
     results.write(
         table,
-        lambda: _forecast_figure(forecaster, found, future),
+        lambda: forecaster._figure(forecaster._with_rows_before(found.index), future),
         lambda path: _write_report(path, forecaster, found, future, coverage),
         with_index=False,
     )
@@ -195,20 +194,3 @@ def _write_report(
     if not {f"{name}_low" for name in forecaster.targets_} <= set(found.columns):
         found = forecaster.forecast(times=found.index, covariates=covariates, coverage=coverage)
     report_writer(forecaster, forecast=found)(path)
-
-
-def _forecast_figure(
-    forecaster: DeepLFMForecaster, found: pd.DataFrame, covariates: pd.DataFrame | None
-) -> Figure:
-    """The forecast and the end of the data before it."""
-    from deeplfm.plots import fans_of, forecast_figure
-
-    training, names = forecaster.training_, [str(name) for name in forecaster.targets_]
-    index = forecaster._record.drawn(found.index, _ROWS_BEFORE * len(found))
-    return forecast_figure(
-        index,
-        fans_of(forecaster.posterior(index, covariates), names),
-        training[forecaster.targets_].set_axis(names, axis=1),
-        time_label=str(forecaster.timeline_.name or "time"),
-        since=index[0],
-    )

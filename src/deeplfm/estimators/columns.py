@@ -19,11 +19,12 @@ from pandas.api.types import infer_dtype, is_bool_dtype, is_complex_dtype, is_nu
 from deeplfm.errors import InputError
 from deeplfm.estimators.known_inputs import KnownInputs, Name, mostly_numbers
 from deeplfm.estimators.predictions import SUFFIXES
-from deeplfm.estimators.stamps import LARGEST, holds_timestamps
-from deeplfm.estimators.year_columns import find_year_columns, join_year_columns
+from deeplfm.estimators.stamps import LARGEST, holds_timestamps, read_stamps
+from deeplfm.estimators.year_columns import find_clock, find_year_columns, join_year_columns
 
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "boolean", "empty")
 _MOST_LISTED = 20
+_DATES = ("date", "datetime", "time", "timestamp")  # texts here are times
 _DS = "ds"  # the column of times by the convention of Prophet and Nixtla
 
 
@@ -41,15 +42,15 @@ class Roles:
         """The columns that a user named.
 
         By default the time is the index. If that only counts the rows, the time is the column "ds", the
-        only column of timestamps, or a year and its parts. Targets are all columns of numbers.
+        only column of timestamps, a year and its parts, or a column "time" or "year" that does not
+        repeat. Targets are all columns of numbers.
         """
+        time = _default_time(frame) if time is None else time
         if isinstance(time, list | tuple) and len(time) == 1:
             (time,) = time
-        several = _time_columns(frame, time)
-        if not several:
-            time = _default_time(frame) if time is None else time
-            if time is not None and not isinstance(time, str | int | np.integer):
-                raise InputError(f"time: {time!r} found. Give the name of one column.")
+        several = _existing(frame, time, "time") if isinstance(time, list | tuple) else []
+        if not isinstance(time, str | int | np.integer | list | tuple | None):
+            raise InputError(f"time: {time!r} found. Give the name of one column.")
         if several:
             clock: Any = " ".join(map(str, several))
         elif time is None or (time == frame.index.name and time not in frame.columns):
@@ -222,18 +223,9 @@ def _absent(frame: pd.DataFrame, name: Any, where: str) -> str:
     )
 
 
-def _time_columns(frame: pd.DataFrame, time: Any) -> list[Name]:
-    """The columns of a year and its parts, which a user named or the frame has; else none."""
-    if isinstance(time, list | tuple):
-        return _existing(frame, time, "time")
-    if time is not None or not isinstance(frame.index, pd.RangeIndex):
-        return []
-    return [] if _DS in frame.columns else find_year_columns(frame) or []
-
-
 def _default_time(frame: pd.DataFrame) -> Any:
-    """The only column of timestamps, if the index just counts the rows; ``None`` for the index."""
-    if not isinstance(frame.index, pd.RangeIndex):
+    """The column, or columns, of times if the index just counts the rows; ``None`` for the index."""
+    if frame.index.name is not None or frame.index.dtype.kind not in "iu":
         return None
     if _DS in frame.columns:
         return _DS
@@ -243,7 +235,11 @@ def _default_time(frame: pd.DataFrame) -> Any:
             f"time: not given, and columns {listing([repr(name) for name in found])} hold timestamps. "
             f"Give one of them, such as time={found[0]!r}, or drop them to use the row numbers."
         )
-    return found[0] if found else None
+    time = found[0] if found else find_year_columns(frame) or find_clock(frame)
+    for name in frame.columns if time is None else []:
+        if str(name).lower() in _DATES and infer_dtype(frame[name], skipna=True) == "string":
+            read_stamps(frame[name], f"column {name!r}")  # an error that names the first bad row
+    return time
 
 
 def _numeric_columns(frame: pd.DataFrame, taken: set[Any]) -> list[Name]:

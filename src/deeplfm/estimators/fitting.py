@@ -222,7 +222,7 @@ class Fitting(DeepLFMSettings):
         if self.log_targets is None and arrays.error is None:
             may_be_log = is_positive(arrays)
         n_fits = len(models) + bool(may_be_log.any())
-        size = f"{len(arrays)} rows x {n_outputs} outputs"
+        size = f"{len(arrays)} rows" + f" of {n_outputs} outputs" * (n_outputs > 1)
         is_long = len(arrays) * n_outputs >= _MANY_VALUES
         with work(n_fits * n_outputs, size, self.progress) if is_long else nullcontext():
             found = fit_by_evidence(

@@ -92,7 +92,8 @@ class DeepLFMForecaster(InspectedForecaster, Saved):
                 Arrow.
             time: name of the column of times, or names of the columns of a year and its quarter, month,
                 day or hour. By default the index; if that only counts the rows, the column ``ds``, the
-                only column of timestamps, or columns of a year and its parts.
+                only column of timestamps, columns of a year and its parts, or a column ``time`` or
+                ``year`` that does not repeat.
             targets: names of the columns to predict; by default all columns of numbers that are left.
             covariates: names of columns that are known at all times, also those to be forecast: numbers,
                 truth values, or texts, of which each is a category.

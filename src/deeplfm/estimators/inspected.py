@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from deeplfm.estimators.forecaster import DeepLFMForecaster
 
+_FEWEST_DRAWN, _DRAWN_PER_STEP = 200, 8  # rows that a figure shows before a forecast
+
 
 class InspectedForecaster(Forecasting):
     """Components, forces and figures of a fitted forecaster."""
@@ -85,28 +87,12 @@ class InspectedForecaster(Forecasting):
             horizon: number of steps to forecast, as in :meth:`forecast`.
             later: observations of the targets to draw beside the forecast.
             covariates: as in :meth:`forecast`.
-            since: first time to show; everything if ``None``.
+            since: first time to show. By default the last 200 rows, or eight times the horizon, so that
+                the forecast of a long series can be seen.
             title: of the figure.
         """
-        from deeplfm.plots import COVERAGES, fans_from, forecast_figure, interval_levels
-
-        record, names = self._record, [str(name) for name in self.targets_]
         index = self._shown(horizon, covariates, since)
-        known = None if later is None else record.read(as_frame(later, "later"))
-        levels = interval_levels(COVERAGES)
-        mean, ends = self.regressor_._in_chunks(
-            record.inputs_at(index, covariates),
-            lambda posterior, _: (posterior.mean, posterior.quantile(levels).movedim(0, -1)),
-        )
-        return forecast_figure(
-            index,
-            fans_from(mean.numpy(), ends.movedim(-1, 0).numpy(), names),
-            record.observed.set_axis(names, axis=1),
-            None if known is None else known[self.targets_].set_axis(names, axis=1),
-            time_label=str(self.timeline_.name or "time"),
-            since=None if since is None else self.timeline_.read(since, "since")[0],
-            title=title,
-        )
+        return self._figure(index, covariates, later, title)
 
     def plot_components(
         self,
@@ -122,7 +108,7 @@ class InspectedForecaster(Forecasting):
         Args:
             horizon: number of steps to forecast, as in :meth:`forecast`.
             covariates: as in :meth:`forecast`.
-            since: first time to show; everything if ``None``.
+            since: first time to show, as in :meth:`plot`.
             coverage: of the bands.
             title: of the figure.
         """
@@ -132,7 +118,34 @@ class InspectedForecaster(Forecasting):
         return components_figure(
             self.components(times=index, covariates=covariates, coverage=coverage),
             end=self.training_.index[-1],
-            time_label=str(self.timeline_.name or "time"),
+            time_label=self.timeline_.label,
+            title=title,
+        )
+
+    def _figure(
+        self,
+        index: pd.Index,
+        covariates: pd.DataFrame | None,
+        later: pd.DataFrame | None = None,
+        title: str | None = None,
+    ) -> Figure:
+        """The figure of some times."""
+        from deeplfm.plots import COVERAGES, fans_from, forecast_figure, interval_levels
+
+        record, names = self._record, [str(name) for name in self.targets_]
+        known = None if later is None else record.read(as_frame(later, "later"))
+        levels = interval_levels(COVERAGES)
+        mean, ends = self.regressor_._in_chunks(
+            record.inputs_at(index, covariates),
+            lambda posterior, _: (posterior.mean, posterior.quantile(levels).movedim(0, -1)),
+        )
+        return forecast_figure(
+            index,
+            fans_from(mean.numpy(), ends.movedim(-1, 0).numpy(), names),
+            record.observed.set_axis(names, axis=1),
+            None if known is None else known[self.targets_].set_axis(names, axis=1),
+            time_label=self.timeline_.label,
+            since=index[0],
             title=title,
         )
 
@@ -150,12 +163,17 @@ class InspectedForecaster(Forecasting):
 
     def _shown(self, horizon: int | None, covariates: pd.DataFrame | None, since: Any) -> pd.Index:
         """Times of the training rows and the forecast that a figure shows."""
-        record = self._record
-        index = record.drawn(record.ahead(horizon, None, None, covariates))
-        start = index[0] if since is None else self.timeline_.read(since, "since")[0]
+        ahead = self._record.ahead(horizon, None, None, covariates)
+        if since is None:
+            return self._with_rows_before(ahead)
+        index, start = self._record.drawn(ahead), self.timeline_.read(since, "since")[0]
         if index[-1] < start:
             raise InputError(f"since: {start} is after all that is shown. Give an earlier time.")
         return index[index >= start]
+
+    def _with_rows_before(self, ahead: pd.Index) -> pd.Index:
+        """Times of a forecast and of the rows before it that a figure shows."""
+        return self._record.drawn(ahead, max(_FEWEST_DRAWN, _DRAWN_PER_STEP * len(ahead)))
 
     def _inputs_at(self, times: Any) -> Float64[ndarray, "N P"]:
         record = self._record

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from pandas.api.types import infer_dtype
+from pandas.tseries.api import guess_datetime_format
 
 _ISO = re.compile(
     r"\d{4}-\d\d(?P<day>-\d\d)?"
@@ -69,7 +70,15 @@ def _possible(first: str) -> list[str]:
     if found := _LOCAL.fullmatch(first):
         sign, year = found["sign"], "%Y" if len(found["year"]) == 4 else "%y"
         return [f"%{a}{sign}%{b}{sign}{year}{_clock(found)}" for a, b in ("dm", "md")]
-    return []
+    return guessed_layouts(first)
+
+
+def guessed_layouts(text: str) -> list[str]:
+    """Layouts of a date with the name of a month, or with slashes after the year."""
+    if not re.search(r"^\d{4}/|[A-Za-z]{3}", text):
+        return []
+    found = guess_datetime_format(text) or "%B %Y"
+    return [found, found.replace("%B", "%b"), "%B %Y", "%b %Y", "%b-%y"]  # May is %B and %b
 
 
 def _clock(found: re.Match[str]) -> str:

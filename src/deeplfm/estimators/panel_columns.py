@@ -48,7 +48,8 @@ class PanelColumns:
             raise InputError(
                 f"column {series!r}: the series of row {row} is not named. Name it, or drop the row."
             )
-        others = frame.drop(columns=series)
+        longest = frame[series] == frame[series].value_counts().index[0]
+        others = frame[longest].drop(columns=series)  # times repeat among the series, not in one
         if targets is None and _TARGET in others.columns:
             targets = [_TARGET]
         elif targets is None:

@@ -13,7 +13,7 @@ from sktime.forecasting.base import BaseForecaster
 
 from deeplfm.errors import ConfigError, InputError
 from deeplfm.estimators.forecaster import DeepLFMForecaster
-from deeplfm.estimators.settings import DeepLFMSettings
+from deeplfm.estimators.settings import DeepLFMSettings, with_parameters
 
 _SIGNATURE = inspect.signature(DeepLFMSettings.__init__)
 _PARAMETERS = {
@@ -23,14 +23,13 @@ _PARAMETERS = {
 }
 
 
+@with_parameters
 class SktimeForecaster(BaseForecaster):
     """Deep latent force model as a forecaster of sktime.
 
     One or several series, with gaps, with exogenous variables; point forecasts, intervals, quantiles,
-    variances and, with skpro, distributions. ``update`` adds rows without training.
-
-    Args:
-        **settings: the parameters of :class:`~deeplfm.DeepLFMForecaster`, by name.
+    variances and, with skpro, distributions. ``update`` adds rows without training. The parameters are
+    those of :class:`~deeplfm.DeepLFMForecaster`, without ``is_series``.
 
     Attributes:
         forecaster_: the fitted :class:`~deeplfm.DeepLFMForecaster`, whose targets and covariates are

@@ -12,6 +12,7 @@ import pandas as pd
 from pandas.api.types import infer_dtype, is_integer_dtype
 
 from deeplfm.errors import InputError
+from deeplfm.estimators.layouts import guessed_layouts
 
 Kind = Literal["number", "timestamp", "duration"]
 DateOrder = Literal["day first", "month first"]
@@ -39,7 +40,7 @@ _DATE = re.compile(
     r"(?P<time>[ T]\d{1,2}:\d{2}(?P<seconds>:\d{2}(?P<fraction>\.\d+)?)?)?"
 )
 _CALENDAR = (1800_01_01, 2199_12_31)  # dates as numbers
-_QUARTER = r"\d{4}[- ]?Q[1-4]"
+_QUARTER = r"\d{4}[- :]?Q[1-4]"
 _NO_DURATION = r"\d\.\d+\.\d|\d,\d"
 
 
@@ -207,7 +208,7 @@ def _from_text(
 ) -> pd.Index:
     kinds, row = [kind] if kind else list(EXAMPLES), 0
     if "timestamp" in kinds and texts.str.fullmatch(_QUARTER).all():
-        quarters = pd.PeriodIndex(texts.str.replace("[- ]", "", regex=True), freq="Q")
+        quarters = pd.PeriodIndex(texts.str.replace("[- :]", "", regex=True), freq="Q")
         return _timestamps(pd.Series(quarters.to_timestamp()), where, zone)
     for candidate in kinds:
         if _attempt(texts.head(1), candidate).isna().all():  # spares the others a slow attempt
@@ -221,9 +222,10 @@ def _from_text(
             return pd.TimedeltaIndex(found, name=None)
         else:
             return _timestamps(texts, where, zone, "ISO8601")
-    layout = _date_layout(texts, where, date_order) if "timestamp" in kinds else None
-    if layout is not None:
-        return _timestamps(texts, where, zone, layout)
+    if "timestamp" in kinds:
+        layout = _date_layout(texts, where, date_order) or _layout_with_month_names(texts)
+        if layout is not None:
+            return _timestamps(texts, where, zone, layout)
     wanted = " or ".join(EXAMPLES[candidate] for candidate in kinds)
     raise InputError(f"{where}: {texts.iloc[row]!r} at row {row} is no time. Give {wanted}.")
 
@@ -265,3 +267,11 @@ def _date_layout(texts: pd.Series, where: str, date_order: DateOrder | None) -> 
             "2024-12-31, or read them with pd.to_datetime(times, format='%d/%m/%Y')."
         )
     return layouts[possible[0]] if possible else None
+
+
+def _layout_with_month_names(texts: pd.Series) -> str | None:
+    """The layout of dates such as "Jan 31 2024" or "January 2024", which have only one order."""
+    for layout in guessed_layouts(texts.iloc[0]):
+        if pd.to_datetime(texts, errors="coerce", format=layout).notna().all():
+            return layout
+    return None

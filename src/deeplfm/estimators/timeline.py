@@ -13,6 +13,7 @@ from numpy import ndarray
 from numpy.typing import NDArray
 from torch import Tensor
 
+from deeplfm.data.text import NAMELESS
 from deeplfm.errors import InputError
 from deeplfm.estimators.layouts import write_layout
 from deeplfm.estimators.stamps import EXAMPLES, DateOrder, Kind, kind_of, read_stamps
@@ -86,6 +87,11 @@ class Timeline:
             zone = None if index.tz is None else str(index.tz)
             return cls(name, kind, step, unit, zone, index.unit, int(index.asi8[0]))
         return cls(name, kind, step, unit, None, index.unit)
+
+    @property
+    def label(self) -> str:
+        """The name of the time in figures; a column without a name is called so only in tables."""
+        return "time" if self.name in (None, NAMELESS.format(1)) else str(self.name)
 
     def read(self, times: Any, where: str = "times") -> pd.Index:
         """Times of the user in this axis' kind, zone and name."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from deeplfm.errors import InputError
 
@@ -23,10 +24,7 @@ _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 
 
 def find_year_columns(frame: pd.DataFrame) -> list[Any] | None:
-    """The columns that hold a year and its parts; ``None`` if the frame has no such columns.
-
-    A year that does not repeat is a time by itself.
-    """
+    """The columns that hold a year and its parts; ``None`` if the frame has no such columns."""
     found = {part: name for name in frame.columns if (part := _part_of(name)) is not None}
     if "year" not in found or not frame[found["year"]].duplicated().any():
         return None
@@ -38,6 +36,15 @@ def find_year_columns(frame: pd.DataFrame) -> list[Any] | None:
             parts.append(found[part])
         if len(parts) > 1 and not frame.duplicated(parts).any():
             return parts
+    return None
+
+
+def find_clock(frame: pd.DataFrame) -> Any:
+    """The column of numbers named "time" or as a year, if none of them repeats or is missing."""
+    for name in frame.columns:
+        is_named = str(name).strip().lower() == "time" or _part_of(name) == "year"
+        if is_named and is_numeric_dtype(frame[name].dtype):
+            return name if frame[name].notna().all() and frame[name].is_unique else None
     return None
 
 

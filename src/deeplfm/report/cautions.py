@@ -80,7 +80,7 @@ def _of_fit(content: Content) -> Iterator[str]:
             "refitted to all rows; the same seed may give other numbers."
         )
     if not selection.held_out_mnll:
-        yield "No rows were held out in the fit: the intervals are calibrated on 0 observations."
+        yield "No rows were held out in the fit, so the model has no score; a backtest gives one."
     elif content.horizon is not None:
         ahead = content.horizon - content.record.last
         if ahead > fitted.held_out * (1 + 1e-9):

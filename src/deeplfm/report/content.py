@@ -98,7 +98,7 @@ def gather(
     scores = None if later is None else forecaster.evaluate(later)
     later = None if later is None else _by_time(forecaster, later)
     after = [frame.index for frame in (forecast, later) if frame is not None]
-    clock = Clock.of(training.index.append(after).sort_values().rename(training.index.name))
+    clock = Clock.of(training.index.append(after).sort_values().rename(forecaster.timeline_.label))
     record = read_record(training, forecaster.targets_, clock, forecaster.timeline_.step.calendar)
     ends = training.index[[0, -1]]
     model_unit = float(np.ptp(clock.numbers(ends)) / np.ptp(forecaster.timeline_.numbers(ends)))

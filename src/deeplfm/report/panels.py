@@ -120,7 +120,11 @@ class Panels:
             )
         logarithms = zip(forecaster.targets_, forecaster.regressor_.scaling_.is_log, strict=True)
         factors = [str(name) for name, is_log in logarithms if is_log]
-        note = f" Those of {listed(factors)} are factors." if factors else ""
+        note = (
+            f" Those of {listed(factors)} multiply, since logarithms are modelled."
+            if factors
+            else ""
+        )
         return panels[:_MOST_CURVES], note
 
     def forces(self, forecaster: DeepLFMForecaster) -> tuple[list[Panel], str]:

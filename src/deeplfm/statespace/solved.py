@@ -27,15 +27,26 @@ from deeplfm.statespace.parameters import Layout, columns_of, design_of, process
 
 SHARED = "shared forces"  # name of the component
 _ALL = slice(None)
-_TICK = 1e-9  # of a step: times that are closer are the same
+_TICK = 1e-9  # of a step, the resolution of times
+# Of a typical or a mean step: times that are nearer are one. A level with a velocity gains a variance
+# of δ³ in a step δ, whose inverse must not exceed others by more than float64 holds.
+_NEAR = 1e-3
 _AT_ONCE = 16  # columns that are smoothed
 
 
-def distinct_times(config: StateSpaceConfig, times: Array) -> tuple[Array, NDArray[np.intp]]:
+def distinct_times(
+    config: StateSpaceConfig, times: Array, n_rows: int
+) -> tuple[Array, NDArray[np.intp]]:
     """Times since the beginning, in order and apart, and the place of each given time among them."""
-    tick = _TICK * config.step
+    tick, near = _TICK * config.step, _NEAR * max(config.step, config.span / n_rows)
     ticks, place = np.unique(np.rint((times - config.begin) / tick), return_inverse=True)
-    return ticks * tick, place
+    found = ticks * tick
+    is_apart = np.append(True, np.diff(found) >= near)
+    if is_apart.all():
+        return found, place
+    start = found[is_apart][np.cumsum(is_apart) - 1]  # of a run of times that are near
+    apart, merged = np.unique(start + near * ((found - start) // near), return_inverse=True)
+    return apart, merged[place]
 
 
 def sums_at(place: NDArray[np.intp], n_places: int, values: Array) -> Array:
@@ -126,7 +137,9 @@ class Solved:
             for part, item, columns in zip(config, known, seen, strict=True)
         ]
         times = [item.x[:, 0] for item in known]
-        time, place = distinct_times(config[0], np.concatenate([*times, x[:, 0]]))
+        time, place = distinct_times(
+            config[0], np.concatenate([*times, x[:, 0]]), max(1, *map(len, times))
+        )
         ends = np.cumsum([0, *map(len, times)])
         rows = [place[a:b] for a, b in pairwise(ends)]
         there = place[ends[-1] :]

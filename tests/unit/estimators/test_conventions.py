@@ -131,6 +131,27 @@ def test_a_year_and_its_part_are_the_time(part: str, count: int, tmp_path: Path)
     assert written.to_dict("list") == {"year": [first.year] * 2, part: [1, 2]}
 
 
+@pytest.mark.parametrize("name", ["YEAR", "time"])
+def test_a_column_of_years_or_times_is_the_time_and_no_target(name: str) -> None:
+    frame = pd.DataFrame({name: 1900 + np.arange(40), "flow": np.arange(40.0) % 7})
+    shuffled = frame.sample(frac=1, random_state=0)  # its index counts the rows, in another order
+    models = [DeepLFMForecaster(**QUICK).fit(given) for given in (frame, shuffled)]
+    assert [model.targets_ for model in models] == [["flow"]] * 2
+    assert models[1].forecast(2).equals(models[0].forecast(2))
+    assert models[0].forecast(2).index.tolist() == [1940, 1941]
+    repeated = frame.assign(**{name: np.arange(40) // 2})  # no time: it repeats
+    assert DeepLFMForecaster(**QUICK).fit(repeated).targets_ == [name, "flow"]
+
+
+def test_times_are_found_in_filtered_frames_and_in_years_of_many_series() -> None:
+    frame = monthly().rename_axis("ds").reset_index()
+    some = frame[frame["ds"].dt.year > 2000]
+    assert DeepLFMForecaster(**QUICK).fit(some[::-1]).timeline_.name == "ds"
+    years = pd.DataFrame({"year": [*range(1950, 1980)] * 2, "life": np.arange(60.0) % 9})
+    panel = DeepLFMForecaster(**QUICK).fit(years.assign(item_id=["a"] * 30 + ["b"] * 30))
+    assert panel.forecast(1)["year"].tolist() == [1980, 1980]
+
+
 def test_parts_of_a_year_are_checked() -> None:
     frame = pd.DataFrame({"year": [2000] * 4, "quarter": [1, 2, 3, 5], "gdp": 1.0})
     with pytest.raises(InputError, match="column 'quarter': '5' at row 3 is no quarter"):

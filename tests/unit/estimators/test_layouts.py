@@ -11,6 +11,9 @@ from deeplfm.estimators.layouts import layout_of, write_layout
     [
         (["1970Q1", "1970Q2"], None, "%YQ%q"),
         (["1970-Q1", "1970-Q2"], None, "%Y-Q%q"),
+        (["1970/01/01 00:00", "1970/04/01 00:00"], None, "%Y/%m/%d %H:%M"),
+        (["Jan 01 1970", "Apr 01 1970"], None, "%b %d %Y"),
+        (["January 1970", "April 1970"], None, "%B %Y"),
         (
             ["1970-01-01 00:00+01:00", "1970-04-01 00:00+01:00"],
             "Europe/Berlin",

@@ -159,6 +159,19 @@ def test_months_are_dates_and_no_durations() -> None:
     assert list(months) == list(pd.to_datetime(["2024-01-01", "2024-02-01", "2024-03-01"]))
 
 
+@pytest.mark.parametrize("layout", ["%b %d %Y", "%d-%b-%Y", "%d %b %Y 00:00"])
+def test_names_of_months_are_read_in_any_order_of_a_date(layout: str) -> None:
+    stamps = pd.to_datetime(["2024-05-02", "2024-06-03"])
+    assert list(read_stamps(stamps.strftime(layout), "t")) == list(stamps)
+    with pytest.raises(InputError, match="is no time"):  # two layouts in one column
+        read_stamps([stamps[0].strftime(layout), "2024-06-03"], "t")
+
+
+def test_months_and_quarters_are_their_first_day() -> None:
+    for values in (["April 2024", "July 2024"], ["Apr-24", "Jul-24"], ["2024:Q2", "2024:Q3"]):
+        assert list(read_stamps(values, "t")) == list(pd.to_datetime(["2024-04-01", "2024-07-01"]))
+
+
 @pytest.mark.parametrize("clock", ["", " 10:00", " 10:00:00"])
 def test_dates_with_dots_are_no_durations(clock: str) -> None:
     found = read_stamps(

@@ -72,7 +72,7 @@ def test_a_forecast_longer_than_the_held_out_tail() -> None:
 
 def test_a_fit_without_held_out_rows() -> None:
     selection = Selection.of_one("paper", History())
-    assert "0 observations" in only(cautions(case(selection=selection)))
+    assert "No rows were held out" in only(cautions(case(selection=selection)))
 
 
 def test_a_series_cut_to_its_most_recent_rows() -> None:

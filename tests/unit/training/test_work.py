@@ -10,12 +10,12 @@ def test_the_first_part_tells_how_long_all_take(monkeypatch):
     lines = []
     token = announce.set(lines.append)
     try:
-        with work(18, "9357 rows x 13 outputs", progress=False):
+        with work(18, "9357 rows of 13 outputs", progress=False):
             for _ in range(3):
                 on_part.get()()
     finally:
         announce.reset(token)
-    assert lines == ["Fitting 9357 rows x 13 outputs: about 3 minutes"]
+    assert lines == ["Fitting 9357 rows of 13 outputs: about 3 minutes"]
 
 
 def test_short_work_is_silent(monkeypatch):
