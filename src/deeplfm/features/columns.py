@@ -344,7 +344,7 @@ class LayerColumns:
         if chunk_waves is not None:
             size = chunk_waves // max(1, self.n_waves)
         row_size = min(self.n_rows, max(1, size))
-        if any(block.is_free for block in self.blocks):  # each chunk of samples makes their products
+        if any(block.is_free for block in self.blocks):  # each chunk repeats their products
             row_size = min(row_size, max(_FEWEST_ROWS, size // self.n_samples))
         sample_size = min(self.n_samples, max(1, size // row_size))
         samples, rows = _sizes(self.n_samples, sample_size), _sizes(self.n_rows, row_size)

@@ -117,7 +117,7 @@ class StateSpaceLFM(KeptRows):
         return {"config": self.config, "n_rows": len(self.x), "n_errors": len(self.row_error)}
 
     @torch.no_grad()
-    def fit(self, seed: int = 0, near: StateSpaceLFM | None = None) -> None:
+    def fit(self, seed: int = 0, near: StateSpaceLFM | None = None, by_prior: bool = False) -> None:
         """Fit the parameters of each output to the rows that are kept.
 
         Outputs have equal shares of the time. Those that none is left for take the parameters of
@@ -126,13 +126,14 @@ class StateSpaceLFM(KeptRows):
         Args:
             seed: of the draws.
             near: a fitted model of the same outputs, from whose parameters the search starts.
+            by_prior: draw the parameters from their prior, whatever the rows.
         """
         latest: dict[tuple[str, ...], np.ndarray] = {}
         for d, config in enumerate(self.config):
             names = tuple(Layout(config).names)
             start = {} if near is None else near.parameters_of(d)
             with within(time_left() / (len(self.config) - d)):
-                found = fit_output(config, self._known(d), seed, start, latest.get(names))
+                found = fit_output(config, self._known(d), seed, start, latest.get(names), by_prior)
             latest[names] = found.mode
             self.draws[d, :, : found.draws.shape[1]] = torch.as_tensor(found.draws)
             self.log_evidence[d] = found.log_evidence

@@ -63,10 +63,12 @@ class SharedForcesLFM(StateSpaceLFM):
         return super().constructor_arguments | {"n_forces": self.n_forces}
 
     @torch.no_grad()
-    def fit(self, seed: int = 0, near: StateSpaceLFM | None = None) -> None:
+    def fit(self, seed: int = 0, near: StateSpaceLFM | None = None, by_prior: bool = False) -> None:
         """Fit the parameters of each output, then the forces that they share."""
-        super().fit(seed, near)
+        super().fit(seed, near, by_prior)
         self.n_shared.zero_()
+        if by_prior:
+            return
         n_evolving = self._most_evolving()
         known = [self._known(d) for d in range(len(self.config))]
         if n_evolving is None or any(len(item.y) == 0 for item in known):

@@ -68,7 +68,7 @@ def build_state_space(terms: Sequence[Term], rows: Rows, context: BuildContext) 
     if isinstance(shared, SharedForces) and n_outputs > 1:
         model = SharedForcesLFM(configs, n_forces=shared.n)
     model.set_train_data(rows.x, rows.y, rows.weight, error=rows.error)
-    model.fit(context.seed, context.near)
+    model.fit(context.seed, context.near, by_prior=context.n_steps == 0)
     return model
 
 
