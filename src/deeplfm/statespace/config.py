@@ -28,6 +28,8 @@ class Prior:
         evolution: standard deviation of changes of a season, over that of the season.
         forgetting: rate at which these changes are forgotten, per cycle of the season.
         covariate: standard deviation of the effect of a standardised covariate.
+        widening: factor of the standard deviation of forecasts, beyond what those of a series from its
+            earlier origins show. It has no spread.
     """
 
     noise: tuple[float, float] = (0.22, 1.5)
@@ -42,6 +44,12 @@ class Prior:
     evolution: tuple[float, float] = (0.3, 0.8)
     forgetting: tuple[float, float] = (0.1, 1.0)
     covariate: tuple[float, float] = (0.2, 1.5)
+    widening: float = 1.0
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The prior that ``asdict`` wrote."""
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
 
 
 PRIOR = Prior()
@@ -107,5 +115,5 @@ class StateSpaceConfig:
             )
             for item in data["seasons"]
         )
-        prior = Prior(**{name: tuple(pair) for name, pair in data.get("prior", {}).items()})
+        prior = Prior.from_dict(data.get("prior", {}))
         return checked(cls(**data | {"seasons": seasons, "prior": prior}))

@@ -32,7 +32,8 @@ class Calibration(NamedTuple):
     """Calibration of one output by its forecasts from earlier origins.
 
     Attributes:
-        scale: factor of the standard deviation of a forecast; near 1 where origins are few.
+        scale: factor of the standard deviation of a forecast; near that of the prior where origins are
+            few.
         log_density: sum over the origins of the mean log density of the rows after each: the rows after
             one origin repeat each other and count as one. NaN where there are no origins.
     """
@@ -51,16 +52,17 @@ def calibrate(config: StateSpaceConfig, known: Known, draws: Array) -> Calibrati
         if n_before < max(_FEWEST, n_rows // 2):
             break
         if stop_requested():
-            return Calibration(1.0, math.nan)
+            return Calibration(config.prior.widening, math.nan)
         before = Known(*(part[max(0, n_before - _MOST_ROWS) : n_before] for part in known))
         after = Known(*(part[n_before : n_before + horizon] for part in known))
         some = draws[np.arange(_N_DRAWS * number, _N_DRAWS * (number + 1)) % len(draws)]
         found.append(_forecast_errors(config, before, after, some))
+    widening = config.prior.widening
     if not found:
-        return Calibration(1.0, math.nan)
+        return Calibration(widening, math.nan)
     scale = _scale(np.array([np.mean(error**2 / variance) for error, variance in found]))
     density = [norm.logpdf(error, scale=scale * np.sqrt(var)).mean() for error, var in found]
-    return Calibration(scale, float(np.sum(density)))
+    return Calibration(widening * scale, float(np.sum(density)))
 
 
 def _forecast_errors(

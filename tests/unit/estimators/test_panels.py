@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 from deeplfm import ConfigError, DeepLFMForecaster, InputError, ModelFileError, load
-from deeplfm.estimators.pooling import Evidence, pooled_prior
+from deeplfm.estimators.pooling import _FACTORS, Evidence, Likelihood, pooled_prior
 from deeplfm.statespace import PRIOR
 
 MODEL = "trend + level"
@@ -154,7 +156,8 @@ def test_a_prior_is_learned_from_the_series_and_used_by_new_ones():
     model = DeepLFMForecaster(MODEL, progress=False).fit(many, pooled=True)
     prior = model.prior_[next(iter(model.prior_))]
     assert prior.level[1] < PRIOR.level[1]
-    assert model["s0"].get_params()["prior"] == model.prior_
+    own = model["s0"].get_params()["prior"]
+    assert own == {name: replace(PRIOR, widening=prior.widening) for name in model.prior_}
     new = model.forecast_new(series("new", 12, 99), 2)
     assert new["unique_id"].tolist() == ["new"] * 2
     assert len(model) == 12
@@ -165,11 +168,16 @@ def test_the_pooled_prior_is_that_of_a_normal_hierarchy():
     own = rng.normal(-1.0, 0.5, 400)
     variance = rng.uniform(0.01, 1.0, 400)
     seen = own + np.sqrt(variance) * rng.standard_normal(400)
-    evidence = [Evidence("m", "noise", m, v) for m, v in zip(seen, variance, strict=True)]
+    normal = norm.logpdf(rng.normal(0, 1.5, (400, 1)), scale=_FACTORS)  # of a std that says 1
+    evidence = [
+        Evidence(["m"], [Likelihood("m", "noise", m, v)], density)
+        for m, v, density in zip(seen, variance, normal, strict=True)
+    ]
     found = pooled_prior(evidence)["m"]
     assert abs(np.log(found.noise[0]) + 1.0) < 0.15  # four standard errors
     assert abs(found.noise[1] - 0.5) < 0.12
     assert found.rate == PRIOR.rate  # nothing is known of it
+    assert abs(np.log(found.widening / 1.5)) < 0.15  # four standard errors, 1/√800, and the prior
 
 
 def test_a_fit_that_was_ended_is_continued_from_its_parts(tmp_path, monkeypatch):
