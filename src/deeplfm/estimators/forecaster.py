@@ -110,7 +110,7 @@ class DeepLFMForecaster(InspectedForecaster, Saved):
                 ``unique_id`` or ``item_id``, if there is one.
             pooled: learn from all series of a panel how wide forecasts by sums in state-space form need
                 to be, and the prior of the parameters of new series (``prior_``). It is for many short
-                series of one frequency, which say little of it by themselves.
+                series of one frequency, whose own rows do not determine it.
             measurement_error: name of the column of standard deviations of the measurement errors, in the
                 units of the targets: one for all targets, one for each, or a dict by target. Their
                 variance adds to the noise of the row; intervals hold a value without such an error.

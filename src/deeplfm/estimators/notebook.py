@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Any
 
+from sklearn.base import clone
 from sklearn.utils import estimator_html_repr
 
 from deeplfm.inspection.depth import kind_of
@@ -36,7 +37,10 @@ def forecaster_html(forecaster: DeepLFMForecaster) -> str:
         table, roles = forecaster.series_, forecaster.panel_.columns
         counts = ", ".join(f"{n} {status}" for status, n in table["status"].value_counts().items())
         facts = {"series": counts, "targets": ", ".join(map(str, roles.targets))}
-        return _page(forecaster, facts, table.head(_MOST_SERIES).to_html())
+        unfitted = clone(
+            forecaster
+        )  # whose parameters are shown: a panel has no attributes of one series
+        return _page(unfitted, facts, table.head(_MOST_SERIES).to_html())
     if not hasattr(forecaster, "regressor_"):
         return str(estimator_html_repr(forecaster))
     training = forecaster.training_

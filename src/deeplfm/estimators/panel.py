@@ -182,10 +182,10 @@ class Panel:
             unknown = [name for name in split[key] if name not in self.table.index]
             if unknown:
                 more = f", nor are {len(unknown) - 1} others" if len(unknown) > 1 else ""
-                raise InputError(
-                    f"{key}: series {unknown[0]!r} is not in the panel{more}. Leave out what is not, or "
-                    "forecast it with forecast_new."
-                )
+                text = f"{key}: series {unknown[0]!r} is not in the panel{more}."
+                if len(unknown) == len(split[key]):
+                    raise InputError(f"{text} Give rows of its series, or fit another panel.")
+                warnings.warn(f"{text} Their rows are left out.", stacklevel=4)
         found: dict[int, list[tuple[int, Any, dict[str, Any]]]] = {}
         for name, part, number in zip(
             self.table.index, self.table["part"], self.table["number"], strict=True

@@ -1,4 +1,4 @@
-r"""What the series of a panel share: the distribution of their parameters, and how wide forecasts are.
+r"""The distribution of parameters, and the width of forecasts, that the series of a panel share.
 
 Each series of a sample is fitted without its last quarter.
 
@@ -58,7 +58,7 @@ class Likelihood(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What one series says.
+    """Likelihoods by the rows of one series.
 
     Attributes:
         models: names of the sums.
@@ -72,7 +72,7 @@ class Evidence(NamedTuple):
 
 
 def evidence_of_part(work: FitPart) -> list[Evidence]:
-    """Fit each series without its last rows, and see what they say."""
+    """Fit each series without its last rows, and score these."""
     found: list[Evidence] = []
     for _, frame in work.frames:
         if stop_requested():

@@ -249,8 +249,8 @@ def _through(observation: Array, values: Array) -> Array:
 def _summed_back(jump: Array, noise: Array) -> Array:
     """P_t = J_t P_{t+1} J_tᵀ + D_t for all t, from D of each time and J of each but the last.
 
-    Two steps together are one of the same form. With few processes, all times are joined so in log₂ N
-    rounds, each of which is one product; with many, the products take longer than a loop.
+    Two steps together are one of the same form. With few processes, log₂ N products join all times so;
+    with many, the products take longer than a loop.
     """
     found = noise.copy()
     n_times, size, _ = noise.shape

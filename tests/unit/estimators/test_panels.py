@@ -109,11 +109,14 @@ def test_each_series_gets_its_own_rows_of_a_frame():
     assert (months > [50, 80]).all()
     with pytest.raises(InputError, match="'c' is not in the panel"):
         model.evaluate(later.assign(unique_id="c"))
+    with pytest.warns(UserWarning, match=r"'c' is not in the panel. Their rows are left out"):
+        scores = model.evaluate(pd.concat([series("a", 36)[-2:], series("c")]))
+    assert scores["unique_id"].tolist() == ["a"]
     with pytest.raises(InputError, match="no column 'unique_id'"):
         model.evaluate(later.drop(columns="unique_id"))
 
 
-@pytest.mark.parametrize("kind", ["named", "index", "arrow"])
+@pytest.mark.parametrize("kind", ["named", "index", "arrow", "polars"])
 def test_a_panel_is_found_in_every_form(kind):
     frame, options = panel().iloc[:70].astype({"y": float}), {}
     expected = DeepLFMForecaster(MODEL, progress=False).fit(frame).forecast(1)
@@ -124,6 +127,7 @@ def test_a_panel_is_found_in_every_form(kind):
         frame = frame.set_index(["unique_id", "ds"])
     else:
         frame = pytest.importorskip("pyarrow").Table.from_pandas(frame)
+        frame = pytest.importorskip("polars").from_arrow(frame) if kind == "polars" else frame
     found = DeepLFMForecaster(MODEL, progress=False).fit(frame, **options).forecast(1)
     np.testing.assert_array_equal(found.iloc[:, 2:].to_numpy(), expected.iloc[:, 2:].to_numpy())
 
@@ -135,6 +139,7 @@ def test_one_series_of_a_panel_is_asked_by_name(fitted):
         fitted["bad"]
     with pytest.raises(ConfigError, match=r"Ask one: model\[name\]"):
         fitted.plot()
+    assert "2 fitted, 1 failed" in fitted._repr_html_()
     alone = DeepLFMForecaster(MODEL, progress=False).fit(series("a")[["ds", "y"]])
     with pytest.raises(ConfigError, match="not fitted to a panel"):
         _ = alone.series_
