@@ -49,7 +49,10 @@ class Prior:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """The prior that ``asdict`` wrote."""
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
+        values: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in data.items()
+        }
+        return cls(**values)
 
 
 PRIOR = Prior()

@@ -156,13 +156,14 @@ def test_what_cannot_be_a_panel_is_refused():
         model.fit(frame.iloc[70:])
 
 
-def test_a_prior_is_learned_from_the_series_and_used_by_new_ones():
+def test_a_prior_is_learned_from_the_series_and_used_by_new_ones(monkeypatch):
     many = pd.concat([series(f"s{i}", 24, i) for i in range(12)], ignore_index=True)
     model = DeepLFMForecaster(MODEL, progress=False).fit(many, pooled=True)
     prior = model.prior_[next(iter(model.prior_))]
     assert prior.level[1] < PRIOR.level[1]
     own = model["s0"].get_params()["prior"]
     assert own == {name: replace(PRIOR, widening=prior.widening) for name in model.prior_}
+    monkeypatch.setattr("deeplfm.statespace.fit.minimize", None)  # new series need no fit
     new = model.forecast_new(series("new", 12, 99), 2)
     assert new["unique_id"].tolist() == ["new"] * 2
     assert len(model) == 12
