@@ -109,9 +109,9 @@ def _fitted(
             return {"kind": "forecaster", **description}, tensors, row
         except Exception as found:  # a bad series never stops the others
             error = found
-        counted = " Rows are counted in the series." if " row" in str(error) else ""
-        reason = reason_of(error) + counted
-        row = Row(name, len(frame), FAILED, reason, time.process_time() - began)
+        why = reason_of(error)
+        why += " Rows are counted in the series." if " row" in why else ""
+        row = Row(name, len(frame), FAILED, why, time.process_time() - began)
         try:
             naive = SeasonalNaive.of(frame, work.columns.time, work.columns.targets)
             description, tensors = naive.described()
