@@ -23,6 +23,7 @@ from deeplfm.io.archive import reading, tensors_under
 from deeplfm.io.parts import content_of, pack, parts_in, unpack, write_parts
 from deeplfm.selection.backends import LostWorkerError, as_finished
 from deeplfm.statespace import Prior
+from deeplfm.training.checkpoint import not_checkpointed
 from deeplfm.training.interruption import stop_reason, stop_requested
 from deeplfm.training.progress import no_bars, progress_bar
 
@@ -66,9 +67,10 @@ class FitPart(NamedTuple):
     def one(self, frame: pd.DataFrame) -> DeepLFMForecaster:
         """A forecaster of one series."""
         roles = self.columns
-        return self.kind(**self.parameters).fit(
-            frame, roles.time, roles.targets, roles.covariates or None, **self.options
-        )
+        with not_checkpointed():  # parts are kept, not series
+            return self.kind(**self.parameters).fit(
+                frame, roles.time, roles.targets, roles.covariates or None, **self.options
+            )
 
 
 class FittedPart(NamedTuple):

@@ -210,6 +210,8 @@ def test_a_fit_that_was_ended_is_continued_from_its_parts(tmp_path, monkeypatch)
     monkeypatch.setattr(module, "fit_part", lambda work: fits.append(work) or real(work))
     model.fit(frame)
     assert len(fits) == 1  # of three parts
+    names = sorted(path.name.split("-")[0] for path in place.iterdir())
+    assert names == ["part", "part", "part", "run"]  # nothing of single series
     pd.testing.assert_frame_equal(quiet_forecast(model, 2), quiet_forecast(whole, 2))
     with pytest.raises(InputError, match="another run"):
         model.fit(frame.iloc[:70])
