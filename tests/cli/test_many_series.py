@@ -55,6 +55,14 @@ def test_a_series_that_failed_is_reported(place, capsys):
     assert "'oops'" in found["not_fitted"]["bad"]
 
 
+def test_a_panel_is_described(place, capsys):
+    assert run("info", place / "m") == 0
+    found = " ".join(capsys.readouterr().out.split())
+    assert "Fitted 2 of 3 series" in found and "'oops' at row 5" in found
+    assert run("info", place / "m", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["fitted"] == 2
+
+
 def test_gaps_components_and_scores_of_all_series(place, capsys):
     assert (
         run("impute", place / "sales.csv", "--fitted", place / "m", "-q", "-o", place / "i.csv")
@@ -79,7 +87,7 @@ def test_gaps_components_and_scores_of_all_series(place, capsys):
 
 
 def test_commands_for_one_series_refuse_a_panel(place, capsys):
-    assert run("info", place / "m") == 2
+    assert run("forces", place / "m") == 2
     assert "panel of 3 series" in capsys.readouterr().err
     assert run("forecast", place / "m", "--horizon", 1, "--plot", place / "f.png") == 2
     assert run("compare", place / "sales.csv", "trend", "--series", "shop") == 2

@@ -128,10 +128,10 @@ def _write_panel(
     if [horizon, until].count(None) != 1:
         raise InputError("--horizon, --until: the model is a panel. Give one of them.")
     found = forecaster.components(horizon, until, coverage=coverage)
-    names = ", ".join(found["component"].unique())
+    names, n_series = ", ".join(found["component"].unique()), panels.n_series(forecaster, found)
     content = {"model": model, "coverage": coverage}
     panels.write_table(
-        forecaster, results, found, content, f"Components of {len(forecaster)} series: {names}"
+        forecaster, results, found, content, f"Components of {n_series} series: {names}"
     )
 
 

@@ -143,7 +143,7 @@ def _impute_panel(
 ) -> None:
     """Fill the gaps of many series; rows come series by series."""
     filled = forecaster.impute(frame, intervals=intervals, coverage=coverage)
-    text = f"Filled the gaps of {len(forecaster)} series: {len(filled)} rows"
+    text = f"Filled the gaps of {panels.n_series(forecaster, filled)} series: {len(filled)} rows"
     panels.write_table(forecaster, results, filled, {"data": data}, text)
 
 

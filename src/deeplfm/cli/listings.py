@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deeplfm.cli import summary
+from deeplfm.cli import panels, summary
 from deeplfm.cli.configuration import FILE_NAME
 from deeplfm.cli.inputs import load_forecaster
 from deeplfm.cli.options import Fitted, OutputOptions, option
@@ -33,11 +33,16 @@ _NAMED = {
 
 def info(model: Fitted, output: OutputOptions) -> None:
     """Describe a saved model: data, settings, candidates with weights, held-out scores."""
-    forecaster = load_forecaster(model)
+    forecaster = load_forecaster(model, may_be_panel=True)
     versions = json.loads((model / "model.json").read_text()).get("versions", {})
-    content = summary.of_model(forecaster) | {"versions": versions}
     config = model / FILE_NAME
     terminal = Terminal(output)
+    if forecaster.panel_ is not None:
+        terminal.print_json({"model": model, **panels.of_panel(forecaster), "versions": versions})
+        panels.print_fit(forecaster, terminal)
+        terminal.print("For one series, in Python: deeplfm.load(folder)[name].")
+        return
+    content = summary.of_model(forecaster) | {"versions": versions}
     terminal.print_json({"model": model, **content, "config": config if config.exists() else None})
     terminal.print(
         table(["model", str(model)], _rows(content, config, forecaster), words=2),

@@ -100,13 +100,15 @@ def as_options(message: str) -> str:
     'Give the times themselves as --times.'
     >>> as_options("Fit with log_targets=False.")
     'Fit with --no-log-targets.'
+    >>> as_options("Repeat the last season with fallback=True, or pooled=True.")
+    'Repeat the last season with --fallback, or --pooled.'
     >>> as_options("data/time=2024/x.csv: there is no such file.")
     'data/time=2024/x.csv: there is no such file.'
     """
     message = message.replace("log_targets=False", "--no-log-targets")
 
     def option(found: re.Match[str]) -> str:
-        value = found[2] or ""
+        value = "" if found[2] in (None, "True") else found[2]
         plain = value[1:-1] if value[:1] in ("'", '"') else value
         return f"{_OPTIONS[found[1]]} {value if ' ' in plain else plain}".rstrip()
 

@@ -151,7 +151,7 @@ class ColumnOptions:
         ),
     ] = None
     pooled: Annotated[
-        bool, flag("Data", "--pooled", "Many series share a prior of their parameters.")
+        bool, flag("Data", "--pooled", "Learn from all series how wide forecasts need to be.")
     ] = False
 
     def fit_options(self) -> dict[str, Any]:

@@ -64,12 +64,18 @@ def read_long(forecaster: DeepLFMForecaster, source: str, file: FileOptions) -> 
     return with_numbers(frame, [str(name) for name in wanted if name in frame.columns], source)
 
 
-def print_fit(forecaster: DeepLFMForecaster, terminal: Terminal, seconds: float) -> None:
+def print_fit(
+    forecaster: DeepLFMForecaster, terminal: Terminal, seconds: float | None = None
+) -> None:
     """How many series were fitted, and why others were not."""
     status = forecaster.series_["status"]
     n_fitted = int((status == "fitted").sum())
-    shared = ", with a shared prior" if forecaster.prior_ else ""
-    terminal.print(f"Fitted {n_fitted} of {len(status)} series in {seconds:.0f} s{shared}")
+    took = f" in {seconds:.0f} s" if seconds is not None else ""
+    prior = forecaster.prior_ or {}
+    pooled = "".join(
+        f", forecasts {item.widening:.2g} times as wide as alone" for item in [*prior.values()][:1]
+    )
+    terminal.print(f"Fitted {n_fitted} of {len(status)} series{took}{pooled}")
     others = forecaster.series_[status != "fitted"]
     if len(others):
         shown = others.head(_MOST_SHOWN)
@@ -77,6 +83,11 @@ def print_fit(forecaster: DeepLFMForecaster, terminal: Terminal, seconds: float)
         terminal.print(table(["series", "status", "reason"], rows, words=3))
         if len(others) > len(shown):
             terminal.print(f"and {len(others) - len(shown)} more")
+
+
+def n_series(forecaster: DeepLFMForecaster, found: pd.DataFrame) -> int:
+    """Number of series in a table in long form."""
+    return int(found[forecaster._panel.columns.series].nunique())
 
 
 def of_panel(forecaster: DeepLFMForecaster) -> dict[str, Any]:
@@ -101,9 +112,9 @@ def write_forecast(
     shown = _rounded(found, columns.series, columns.targets)
     shown = _written(forecaster, shown)
     results.write(shown, with_index=False)
-    n_series = found[columns.series].nunique()
-    results.terminal.print(f"Forecast of {n_series} series: {len(found)} rows")
-    results.print({"model": model, "series": int(n_series), "rows": len(found)}, shown)
+    n_found = n_series(forecaster, found)
+    results.terminal.print(f"Forecast of {n_found} series: {len(found)} rows")
+    results.print({"model": model, "series": n_found, "rows": len(found)}, shown)
 
 
 def write_scores(
@@ -116,9 +127,9 @@ def write_scores(
     scores = found.drop(columns=own, errors="ignore").rename(columns={"test_rows": "rows"})
     mean = scores.groupby("target", sort=False).mean()
     mean["rows"] = scores.groupby("target", sort=False)["rows"].sum()
-    n_series = found[own[0]].nunique()
-    results.terminal.print(score_table(mean), f"Means over {n_series} series. {SCORES_EXPLAINED}")
-    results.print({**content, "series": int(n_series), "scores": mean.to_dict("index")}, found)
+    n_found = n_series(forecaster, found)
+    results.terminal.print(score_table(mean), f"Means over {n_found} series. {SCORES_EXPLAINED}")
+    results.print({**content, "series": n_found, "scores": mean.to_dict("index")}, found)
 
 
 def write_table(

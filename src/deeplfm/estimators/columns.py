@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float64
 from numpy import ndarray
-from pandas.api.interchange import from_dataframe
 from pandas.api.types import infer_dtype, is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
 from deeplfm.errors import InputError
@@ -113,12 +112,12 @@ def as_frame(data: Any, where: str) -> pd.DataFrame:
     """A frame whose columns have one plain name each; a series is a frame of one column."""
     if isinstance(data, pd.Series):
         data = data.to_frame("y" if data.name is None else data.name)
-    if not isinstance(data, pd.DataFrame) and hasattr(data, "__dataframe__"):
+    if not isinstance(data, pd.DataFrame) and hasattr(data, "__arrow_c_stream__"):
         data = _converted(data, where)
     if not isinstance(data, pd.DataFrame):
         raise InputError(
-            f"{where}: a {type(data).__name__} found. Give a pandas DataFrame with a column for each "
-            "target, or arrays to DeepLFMRegressor."
+            f"{where}: a {type(data).__name__} found. Give a frame of pandas, polars or Arrow with a "
+            "column for each target (collect lazy ones), or arrays to DeepLFMRegressor."
         )
     if data.empty:
         raise InputError(f"{where}: a frame of shape {data.shape} found. Give rows and columns.")
@@ -139,14 +138,15 @@ def as_frame(data: Any, where: str) -> pd.DataFrame:
 
 
 def _converted(data: Any, where: str) -> pd.DataFrame:
-    """A frame of polars, Arrow or another library that has the dataframe protocol."""
+    """A frame of polars, Arrow or another library that exports Arrow tables."""
     try:
-        return data.to_pandas() if hasattr(data, "to_pandas") else from_dataframe(data)
+        from pyarrow import table
     except ImportError as error:
         raise InputError(
             f"{where}: a {type(data).__name__} is converted with {error.name}, which is not installed. "
             "Install it with pip install 'deeplfm[parquet]', or give a pandas DataFrame."
         ) from error
+    return table(data).to_pandas()
 
 
 def check_complete(values: pd.Series, name: Name, how: str = "") -> None:

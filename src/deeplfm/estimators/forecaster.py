@@ -109,9 +109,9 @@ class DeepLFMForecaster(InspectedForecaster, Saved):
             cap: largest value that a target can have.
             series: name of the column that names the series of a frame in long form. By default
                 ``unique_id`` or ``item_id``, if there is one.
-            pooled: learn a prior of the parameters of sums in state-space form that the series of a panel
-                share (``prior_``). It is for series that are alike; those of public competitions had no
-                gain from it.
+            pooled: learn from all series of a panel how wide forecasts by sums in state-space form need
+                to be, and the prior of the parameters of new series (``prior_``). It is for many short
+                series of one frequency, whose own rows do not determine it.
             measurement_error: name of the column of standard deviations of the measurement errors, in the
                 units of the targets: one for all targets, one for each, or a dict by target. Their
                 variance adds to the noise of the row; intervals hold a value without such an error.

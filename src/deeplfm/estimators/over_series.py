@@ -77,7 +77,7 @@ def long_frame(data: Any, where: str) -> pd.DataFrame:
 
 def _is_frame(value: Any) -> bool:
     """Whether an argument is a frame of rows, of any library."""
-    return isinstance(value, pd.DataFrame) or hasattr(value, "__dataframe__")
+    return isinstance(value, pd.DataFrame) or hasattr(value, "__arrow_c_stream__")
 
 
 class OverSeries(DeepLFMSettings):
@@ -106,9 +106,10 @@ class OverSeries(DeepLFMSettings):
         return 1 if self.panel_ is None else len(self.panel_)
 
     def forecast_new(self, frame: Any, horizon: int | None = None, **options: Any) -> pd.DataFrame:
-        """Forecasts of series that are not in the panel, by the prior that its series share, if they do.
+        """Forecasts of series that are not in the panel, which stays as it is; they are not kept.
 
-        The panel stays as it is, and the new series are not kept.
+        A panel whose series share a prior forecasts them without a fit: parameters follow the prior, and
+        levels, trends and seasons are conditioned on the rows. Another one fits each of them.
 
         Args:
             frame: their rows in long form, with the columns of the panel.
@@ -117,7 +118,9 @@ class OverSeries(DeepLFMSettings):
         """
         panel, roles = self._panel, self._panel.columns
         model = clone(cast("DeepLFMForecaster", self))
-        model.set_params(prior=panel.prior or model.prior, checkpoint=None)
+        model.set_params(checkpoint=None)
+        if panel.prior:
+            model.set_params(prior=panel.prior, n_steps=0)
         model.fit(
             frame,
             roles.time,

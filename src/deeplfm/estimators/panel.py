@@ -6,7 +6,7 @@ import hashlib
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ from deeplfm.io.files import versions
 from deeplfm.io.parts import content_of, unpack
 from deeplfm.io.typed import checked
 from deeplfm.selection.backends import LostWorkerError, as_finished, is_cluster, n_workers
-from deeplfm.statespace import Prior
+from deeplfm.statespace import PRIOR, Prior
 from deeplfm.training.checkpoint import checkpointed
 from deeplfm.training.interruption import graceful_interrupts, stop_requested, within
 from deeplfm.training.progress import progress_bar
@@ -53,7 +53,8 @@ class Panel:
         columns: roles of the columns of its frame.
         parts: some series each: their content, or the files that have it.
         table: outcome of each series: part, number in the part, rows, status, reason, seconds.
-        prior: of the parameters, learned from the series; ``None`` for those of a single series.
+        prior: learned from the series; ``None`` for that of a single series. New series have all of it,
+            and those of the panel its width of forecasts.
     """
 
     columns: PanelColumns
@@ -92,7 +93,10 @@ class Panel:
             run = Run(place, n_workers(forecaster.n_jobs), forecaster.progress)
             prior = run.prior(work, frames, size) if is_pooled else None
             if prior is not None:
-                work = work._replace(parameters=settings | {"prior": prior})
+                widened = {
+                    name: replace(PRIOR, widening=item.widening) for name, item in prior.items()
+                }
+                work = work._replace(parameters=settings | {"prior": widened})
             tasks = [work._replace(frames=some) for some in batched(frames, size)]
             parts, rows = run.fits(tasks)
         table = pd.DataFrame(rows, columns=["part", "number", *Row._fields]).set_index("series")
@@ -177,10 +181,11 @@ class Panel:
             split[key] = dict(columns.split(frame))
             unknown = [name for name in split[key] if name not in self.table.index]
             if unknown:
-                raise InputError(
-                    f"{key}: series {unknown[0]!r} is not in the panel, and {len(unknown) - 1} more are "
-                    "not. Leave them out, or forecast them with forecast_new."
-                )
+                more = f", nor are {len(unknown) - 1} others" if len(unknown) > 1 else ""
+                text = f"{key}: series {unknown[0]!r} is not in the panel{more}."
+                if len(unknown) == len(split[key]):
+                    raise InputError(f"{text} Give rows of its series, or fit another panel.")
+                warnings.warn(f"{text} Their rows are left out.", stacklevel=4)
         found: dict[int, list[tuple[int, Any, dict[str, Any]]]] = {}
         for name, part, number in zip(
             self.table.index, self.table["part"], self.table["number"], strict=True

@@ -23,6 +23,7 @@ from deeplfm.io.archive import reading, tensors_under
 from deeplfm.io.parts import content_of, pack, parts_in, unpack, write_parts
 from deeplfm.selection.backends import LostWorkerError, as_finished
 from deeplfm.statespace import Prior
+from deeplfm.training.checkpoint import not_checkpointed
 from deeplfm.training.interruption import stop_reason, stop_requested
 from deeplfm.training.progress import no_bars, progress_bar
 
@@ -66,9 +67,10 @@ class FitPart(NamedTuple):
     def one(self, frame: pd.DataFrame) -> DeepLFMForecaster:
         """A forecaster of one series."""
         roles = self.columns
-        return self.kind(**self.parameters).fit(
-            frame, roles.time, roles.targets, roles.covariates or None, **self.options
-        )
+        with not_checkpointed():  # parts are kept, not series
+            return self.kind(**self.parameters).fit(
+                frame, roles.time, roles.targets, roles.covariates or None, **self.options
+            )
 
 
 class FittedPart(NamedTuple):
@@ -109,7 +111,9 @@ def _fitted(
             return {"kind": "forecaster", **description}, tensors, row
         except Exception as found:  # a bad series never stops the others
             error = found
-        row = Row(name, len(frame), FAILED, reason_of(error), time.process_time() - began)
+        why = reason_of(error)
+        why += " Rows are counted in the series." if " row" in why else ""
+        row = Row(name, len(frame), FAILED, why, time.process_time() - began)
         try:
             naive = SeasonalNaive.of(frame, work.columns.time, work.columns.targets)
             description, tensors = naive.described()

@@ -23,6 +23,7 @@ from deeplfm.estimators.targets import Labels
 from deeplfm.estimators.timeline import Timeline
 from deeplfm.io.archive import Contents, reading, restore, tensors_under
 from deeplfm.io.files import versions
+from deeplfm.io.typed import checked
 from deeplfm.selection.average import ModelAverage
 from deeplfm.selection.finished import describe_member, new_member
 from deeplfm.selection.record import Selection
@@ -278,7 +279,7 @@ def read_prior(data: Any) -> Any:
         return None
     if "by_name" in data:
         return {name: read_prior(item) for name, item in data["by_name"].items()}
-    return Prior(**{name: tuple(pair) for name, pair in data.items()})
+    return checked(Prior.from_dict(data))
 
 
 def plain_model(model: Any) -> Any:

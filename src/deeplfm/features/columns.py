@@ -30,6 +30,7 @@ from deeplfm.features.products import (
 
 # Waves (samples × rows × columns × terms) of a chunk, and how many may be kept for the backward pass.
 _CHUNK_WAVES, _KEPT_WAVES = 2**19, 2**20
+_FEWEST_ROWS = 256  # of a chunk, where samples have columns in common
 
 Reduction = Callable[..., tuple[Tensor, ...]]
 Piece = Sequence[Sequence[Tensor]]
@@ -329,6 +330,8 @@ class LayerColumns:
         if chunk_waves is not None:
             size = chunk_waves // max(1, self.n_waves)
         row_size = min(self.n_rows, max(1, size))
+        if any(block.is_free for block in self.blocks):  # each chunk repeats their products
+            row_size = min(row_size, max(_FEWEST_ROWS, size // self.n_samples))
         sample_size = min(self.n_samples, max(1, size // row_size))
         samples, rows = _sizes(self.n_samples, sample_size), _sizes(self.n_rows, row_size)
         made = [block.pieces(samples, rows) for block in self.blocks]

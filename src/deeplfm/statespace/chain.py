@@ -27,6 +27,7 @@ Array = NDArray[np.float64]
 _LEVEL_START = 1e-6
 _SMALL = 0.3  # of γδ, below which a series has no cancellation
 _SERIES = [(n, (4 * (-1) ** n - (-2) ** n) / factorial(n)) for n in range(3, 14)]
+_FEW_STATES = 6  # up to which all times are smoothed at once
 _SAME = 1e-8  # of a step: steps that differ by less are equal
 
 
@@ -78,8 +79,9 @@ class Processes(NamedTuple):
 
 
 def typical_of(step: Array) -> float:
-    """The usual step."""
-    return float(np.median(step)) if len(step) else 1.0
+    """The median step; sorting beats ``np.median``, which spends most of its time on checks."""
+    ordered, half = np.sort(step), len(step) // 2
+    return float((ordered[half] + ordered[-half - 1]) / 2) if len(step) else 1.0
 
 
 def transitions(step: Array, processes: Processes) -> tuple[Array, Array, Array]:
@@ -204,8 +206,7 @@ class Chain:
     def _smoothed(self) -> tuple[Array, Array]:
         """Covariance at each time, ``N s s``, and of each time with the next, ``N-1 s s``.
 
-        The factor gives s_t = J_t s_{t+1} + noise, where J_t and the noise are known for all t at once:
-        what is left is a recursion from the last time to the first.
+        The factor gives s_t = J_t s_{t+1} + noise, where J_t and the noise are known for all t at once.
         """
         n_times, size = self.n_times, self.n_states
         own, next_own = np.zeros((n_times, size, size)), np.zeros((n_times, size, size))
@@ -218,9 +219,7 @@ class Chain:
             next_own[:, columns[beyond] + apart - size, columns[beyond]] = band[:, beyond]
         inverse = np.linalg.inv(own).transpose(0, 2, 1)  # L⁻ᵀ
         jump = -inverse @ next_own.transpose(0, 2, 1)
-        found = inverse @ inverse.transpose(0, 2, 1)
-        for t in range(n_times - 2, -1, -1):
-            found[t] += jump[t] @ found[t + 1] @ jump[t].T
+        found = _summed_back(jump[:-1], inverse @ inverse.transpose(0, 2, 1))
         return found, jump[:-1] @ found[1:]
 
     @property
@@ -245,6 +244,26 @@ def _through(observation: Array, values: Array) -> Array:
     if observation.shape[1] == 1:  # as a product of matrices it takes far longer
         return observation[:, 0, :, None] * values
     return observation.transpose(0, 2, 1) @ values
+
+
+def _summed_back(jump: Array, noise: Array) -> Array:
+    """P_t = J_t P_{t+1} J_tᵀ + D_t for all t, from D of each time and J of each but the last.
+
+    Two steps together are one of the same form. With few processes, log₂ N products join all times so;
+    with many, the products take longer than a loop.
+    """
+    found = noise.copy()
+    n_times, size, _ = noise.shape
+    if size > _FEW_STATES:
+        for t in range(n_times - 2, -1, -1):
+            found[t] += jump[t] @ found[t + 1] @ jump[t].T
+        return found
+    reach = 1
+    while reach < n_times:
+        found[:-reach] += jump @ found[reach:] @ jump.transpose(0, 2, 1)
+        jump = jump[:-reach] @ jump[reach:]
+        reach *= 2
+    return found
 
 
 def distinct_steps(step: Array) -> tuple[Array, NDArray[np.intp]]:

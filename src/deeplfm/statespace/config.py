@@ -30,6 +30,8 @@ class Prior:
         covariate: standard deviation of the effect of a standardised covariate.
         others: standard deviation of the effect of another output at the same time.
         memory: standard deviation of the effect of its values before and after.
+        widening: factor of the standard deviation of forecasts, beyond what those of a series from its
+            earlier origins show. It has no spread.
     """
 
     noise: tuple[float, float] = (0.22, 1.5)
@@ -46,6 +48,15 @@ class Prior:
     covariate: tuple[float, float] = (0.2, 1.5)
     others: tuple[float, float] = (0.2, 1.5)
     memory: tuple[float, float] = (0.1, 1.5)
+    widening: float = 1.0
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The prior that ``asdict`` wrote."""
+        values: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in data.items()
+        }
+        return cls(**values)
 
 
 PRIOR = Prior()
@@ -116,5 +127,5 @@ class StateSpaceConfig:
             )
             for item in data["seasons"]
         )
-        prior = Prior(**{name: tuple(pair) for name, pair in data.get("prior", {}).items()})
+        prior = Prior.from_dict(data.get("prior", {}))
         return checked(cls(**data | {"seasons": seasons, "prior": prior}))

@@ -47,6 +47,7 @@ def fit_output(
     seed: int = 0,
     start: Mapping[str, float] | None = None,
     fallback: Array | None = None,
+    by_prior: bool = False,
 ) -> FittedOutput:
     """Fit the parameters of one output.
 
@@ -58,12 +59,16 @@ def fit_output(
         seed: of the draws.
         start: logarithms of parameters to start from, by name; those of others are the prior medians.
         fallback: parameters to take where no time is left to fit any.
+        by_prior: draw the parameters from their prior, whatever the rows.
     """
     posterior = Posterior(Evidence([config], [Known(*(part[-MOST_ROWS:] for part in known))]))
     mean, spread = posterior.mean, posterior.spread
     lowest, highest = mean - REACH * spread, mean + REACH * spread
     names = Layout(config).names
     begin = [(start or {}).get(name, median) for name, median in zip(names, mean, strict=True)]
+    if by_prior:
+        draws = draws_around(mean, np.diag(spread), config.n_draws, seed)
+        return FittedOutput(mean, draws, -posterior(mean)[0], 0)
     if fallback is not None and stop_requested():
         mode, value, n_steps = fallback, posterior(fallback)[0], 0
     else:

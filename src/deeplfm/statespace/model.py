@@ -136,7 +136,11 @@ class StateSpaceLFM(KeptRows):
 
     @torch.no_grad()
     def fit(
-        self, seed: int = 0, near: StateSpaceLFM | None = None, locate: Locate | None = None
+        self,
+        seed: int = 0,
+        near: StateSpaceLFM | None = None,
+        locate: Locate | None = None,
+        by_prior: bool = False,
     ) -> None:
         """Fit the parameters of each output to the rows that are kept.
 
@@ -147,13 +151,14 @@ class StateSpaceLFM(KeptRows):
             seed: of the draws.
             near: a fitted model of the same outputs, from whose parameters the search starts.
             locate: frequencies by the rows before an origin, where they were found in all rows.
+            by_prior: draw the parameters from their prior, whatever the rows.
         """
         latest: dict[tuple[str, ...], np.ndarray] = {}
         for d, config in enumerate(self.config):
             names = tuple(Layout(config).names)
             start = {} if near is None else near.parameters_of(d)
             with within(time_left() / (len(self.config) - d)):
-                found = fit_output(config, self._known(d), seed, start, latest.get(names))
+                found = fit_output(config, self._known(d), seed, start, latest.get(names), by_prior)
             latest[names] = found.mode
             self.draws[d, :, : found.draws.shape[1]] = torch.as_tensor(found.draws)
             self.log_evidence[d] = found.log_evidence

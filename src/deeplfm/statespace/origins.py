@@ -40,7 +40,8 @@ class Calibration(NamedTuple):
     """Calibration of one output by its forecasts from earlier origins.
 
     Attributes:
-        scale: factor of the standard deviation of a forecast; near 1 where origins are few.
+        scale: factor of the standard deviation of a forecast; near that of the prior where origins are
+            few.
         log_density: mean over the origins of the mean log density of the rows after each. NaN where
             there are no origins.
         n_origins: how many; the rows after one origin repeat each other and count as one.
@@ -72,17 +73,18 @@ def calibrate(
     found: list[tuple[Array, Array]] = []  # errors and their variances
     for number, (first, last) in enumerate(origins(len(known.y)), start=1):
         if stop_requested():
-            return Calibration()
+            return Calibration(config.prior.widening)
         before = Known(*(part[max(0, first - _MOST_ROWS) : first] for part in known))
         after = Known(*(part[first:last] for part in known))
         at = config if locate is None else locate(config, before)
         some = draws[np.arange(_N_DRAWS * number, _N_DRAWS * (number + 1)) % len(draws)]
         found.append(_forecast_errors(at, before, after, some))
+    widening = config.prior.widening
     if not found:
-        return Calibration()
+        return Calibration(widening)
     scale = scale_of(np.array([np.mean(error**2 / variance) for error, variance in found]))
     density = [norm.logpdf(error, scale=scale * np.sqrt(var)).mean() for error, var in found]
-    return Calibration(scale, float(np.mean(density)), len(found))
+    return Calibration(widening * scale, float(np.mean(density)), len(found))
 
 
 def _forecast_errors(

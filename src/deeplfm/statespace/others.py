@@ -70,7 +70,11 @@ class OtherOutputsLFM(StateSpaceLFM):
 
     @torch.no_grad()
     def fit(
-        self, seed: int = 0, near: StateSpaceLFM | None = None, locate: Locate | None = None
+        self,
+        seed: int = 0,
+        near: StateSpaceLFM | None = None,
+        locate: Locate | None = None,
+        by_prior: bool = False,
     ) -> None:
         """Fit the parameters of each output, given the others."""
         values = self.filled.numpy(force=True)
@@ -79,7 +83,7 @@ class OtherOutputsLFM(StateSpaceLFM):
         np.fill_diagonal(alike, -1.0)
         order = np.argsort(-alike, axis=1, kind="stable")[:, :-1]
         self.ranked.copy_(torch.as_tensor(order.copy()))
-        super().fit(seed, near, locate)
+        super().fit(seed, near, locate, by_prior)
         self._fill()
 
     @torch.no_grad()

@@ -65,11 +65,17 @@ class SharedForcesLFM(StateSpaceLFM):
 
     @torch.no_grad()
     def fit(
-        self, seed: int = 0, near: StateSpaceLFM | None = None, locate: Locate | None = None
+        self,
+        seed: int = 0,
+        near: StateSpaceLFM | None = None,
+        locate: Locate | None = None,
+        by_prior: bool = False,
     ) -> None:
         """Fit the parameters of each output, then the forces that they share."""
-        super().fit(seed, near, locate)
+        super().fit(seed, near, locate, by_prior)
         self.n_shared.zero_()
+        if by_prior:
+            return
         n_evolving = self._most_evolving()
         known = [self._known(d) for d in range(len(self.config))]
         if n_evolving is None or any(len(item.y) == 0 for item in known):

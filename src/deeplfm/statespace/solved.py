@@ -216,7 +216,7 @@ class Solved:
         """Mean and variance of the function of an output, or of one of its components."""
         columns, level, observed = self.factors(output, component, rows)
         mean = columns @ self.mean + level
-        variance = np.einsum("nk,kl,nl->n", columns, self.covariance, columns, optimize=True)
+        variance = ((columns @ self.covariance) * columns).sum(1)
         if observed.any():
             own = (observed[:, None] @ self.chain.covariance[self.places[rows]])[:, 0]
             variance = variance + np.einsum("ns,ns->n", own, observed)

@@ -85,7 +85,8 @@ def build_state_space(terms: Sequence[Term], rows: Rows, context: BuildContext) 
         model = OtherOutputsLFM([with_others(item, n_outputs) for item in configs])
     model.set_train_data(rows.x, rows.y, rows.weight, error=rows.error)
     is_found = isinstance(season, Season) and season.period is None
-    model.fit(context.seed, context.near, partial(located, is_found=is_found))
+    locate = partial(located, is_found=is_found)
+    model.fit(context.seed, context.near, locate, by_prior=context.n_steps == 0)
     return model
 
 

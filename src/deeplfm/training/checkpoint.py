@@ -93,6 +93,13 @@ def checkpointed(
             yield
 
 
+@contextmanager
+def not_checkpointed() -> Iterator[None]:
+    """Keep no state of the work inside, whose result the caller keeps."""
+    with _set(_place, None):
+        yield
+
+
 def _check_run(folder: Path, identity: dict[str, Any]) -> None:
     """Write what a run is, or compare it with the run that the folder is of."""
     if not (folder / _RUN).exists():

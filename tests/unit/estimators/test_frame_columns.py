@@ -170,7 +170,7 @@ def test_what_is_no_number_is_refused_by_row(values: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (np.zeros((3, 2)), "frame: a ndarray found. Give a pandas DataFrame"),
+        (np.zeros((3, 2)), "frame: a ndarray found. Give a frame of pandas"),
         (pd.DataFrame({"a": []}), r"shape \(0, 1\)"),
         (pd.DataFrame(np.zeros((2, 2)), columns=["a", "a"]), "several columns are named 'a'"),
         (pd.DataFrame({("a", "b"): [1.0]}), r"\('a', 'b'\) is no name of a column"),

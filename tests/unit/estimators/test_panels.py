@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 from deeplfm import ConfigError, DeepLFMForecaster, InputError, ModelFileError, load
-from deeplfm.estimators.pooling import Evidence, pooled_prior
+from deeplfm.estimators.pooling import _FACTORS, Evidence, Likelihood, pooled_prior
 from deeplfm.statespace import PRIOR
 
 MODEL = "trend + level"
@@ -107,11 +109,14 @@ def test_each_series_gets_its_own_rows_of_a_frame():
     assert (months > [50, 80]).all()
     with pytest.raises(InputError, match="'c' is not in the panel"):
         model.evaluate(later.assign(unique_id="c"))
+    with pytest.warns(UserWarning, match=r"'c' is not in the panel. Their rows are left out"):
+        scores = model.evaluate(pd.concat([series("a", 36)[-2:], series("c")]))
+    assert scores["unique_id"].tolist() == ["a"]
     with pytest.raises(InputError, match="no column 'unique_id'"):
         model.evaluate(later.drop(columns="unique_id"))
 
 
-@pytest.mark.parametrize("kind", ["named", "index", "arrow"])
+@pytest.mark.parametrize("kind", ["named", "index", "arrow", "polars"])
 def test_a_panel_is_found_in_every_form(kind):
     frame, options = panel().iloc[:70].astype({"y": float}), {}
     expected = DeepLFMForecaster(MODEL, progress=False).fit(frame).forecast(1)
@@ -122,6 +127,7 @@ def test_a_panel_is_found_in_every_form(kind):
         frame = frame.set_index(["unique_id", "ds"])
     else:
         frame = pytest.importorskip("pyarrow").Table.from_pandas(frame)
+        frame = pytest.importorskip("polars").from_arrow(frame) if kind == "polars" else frame
     found = DeepLFMForecaster(MODEL, progress=False).fit(frame, **options).forecast(1)
     np.testing.assert_array_equal(found.iloc[:, 2:].to_numpy(), expected.iloc[:, 2:].to_numpy())
 
@@ -133,6 +139,7 @@ def test_one_series_of_a_panel_is_asked_by_name(fitted):
         fitted["bad"]
     with pytest.raises(ConfigError, match=r"Ask one: model\[name\]"):
         fitted.plot()
+    assert "2 fitted, 1 failed" in fitted._repr_html_()
     alone = DeepLFMForecaster(MODEL, progress=False).fit(series("a")[["ds", "y"]])
     with pytest.raises(ConfigError, match="not fitted to a panel"):
         _ = alone.series_
@@ -149,12 +156,14 @@ def test_what_cannot_be_a_panel_is_refused():
         model.fit(frame.iloc[70:])
 
 
-def test_a_prior_is_learned_from_the_series_and_used_by_new_ones():
+def test_a_prior_is_learned_from_the_series_and_used_by_new_ones(monkeypatch):
     many = pd.concat([series(f"s{i}", 24, i) for i in range(12)], ignore_index=True)
     model = DeepLFMForecaster(MODEL, progress=False).fit(many, pooled=True)
     prior = model.prior_[next(iter(model.prior_))]
     assert prior.level[1] < PRIOR.level[1]
-    assert model["s0"].get_params()["prior"] == model.prior_
+    own = model["s0"].get_params()["prior"]
+    assert own == {name: replace(PRIOR, widening=prior.widening) for name in model.prior_}
+    monkeypatch.setattr("deeplfm.statespace.fit.minimize", None)  # new series need no fit
     new = model.forecast_new(series("new", 12, 99), 2)
     assert new["unique_id"].tolist() == ["new"] * 2
     assert len(model) == 12
@@ -165,11 +174,16 @@ def test_the_pooled_prior_is_that_of_a_normal_hierarchy():
     own = rng.normal(-1.0, 0.5, 400)
     variance = rng.uniform(0.01, 1.0, 400)
     seen = own + np.sqrt(variance) * rng.standard_normal(400)
-    evidence = [Evidence("m", "noise", m, v) for m, v in zip(seen, variance, strict=True)]
+    normal = norm.logpdf(rng.normal(0, 1.5, (400, 1)), scale=_FACTORS)  # of a std that says 1
+    evidence = [
+        Evidence(["m"], [Likelihood("m", "noise", m, v)], density)
+        for m, v, density in zip(seen, variance, normal, strict=True)
+    ]
     found = pooled_prior(evidence)["m"]
     assert abs(np.log(found.noise[0]) + 1.0) < 0.15  # four standard errors
     assert abs(found.noise[1] - 0.5) < 0.12
     assert found.rate == PRIOR.rate  # nothing is known of it
+    assert abs(np.log(found.widening / 1.5)) < 0.15  # four standard errors, 1/√800, and the prior
 
 
 def test_a_fit_that_was_ended_is_continued_from_its_parts(tmp_path, monkeypatch):
@@ -196,6 +210,8 @@ def test_a_fit_that_was_ended_is_continued_from_its_parts(tmp_path, monkeypatch)
     monkeypatch.setattr(module, "fit_part", lambda work: fits.append(work) or real(work))
     model.fit(frame)
     assert len(fits) == 1  # of three parts
+    names = sorted(path.name.split("-")[0] for path in place.iterdir())
+    assert names == ["part", "part", "part", "run"]  # nothing of single series
     pd.testing.assert_frame_equal(quiet_forecast(model, 2), quiet_forecast(whole, 2))
     with pytest.raises(InputError, match="another run"):
         model.fit(frame.iloc[:70])

@@ -1,12 +1,14 @@
 """Forecasts from earlier origins: widths, densities and weights."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
 
 from deeplfm.estimators.by_evidence import _weights
-from deeplfm.statespace import StateSpaceConfig, StateSpaceLFM
+from deeplfm.statespace import Prior, StateSpaceConfig, StateSpaceLFM
 from deeplfm.statespace.origins import calibrate
 from deeplfm.statespace.parameters import Layout
 from deeplfm.statespace.solved import Known
@@ -49,6 +51,15 @@ def test_few_rows_have_no_origins():
     found = calibrate(CONFIG, random_walk(12), draws_with(0.1))
     assert found.scale == 1.0
     assert np.isnan(found.log_density)
+
+
+@pytest.mark.parametrize("n_rows", [12, 240])  # without origins, and with
+def test_the_prior_widens_forecasts_and_changes_no_density(n_rows):
+    known, draws = random_walk(n_rows), draws_with(0.1)
+    wider = replace(CONFIG, prior=Prior(widening=1.5))
+    alone, found = calibrate(CONFIG, known, draws), calibrate(wider, known, draws)
+    assert found.scale == pytest.approx(1.5 * alone.scale)
+    np.testing.assert_equal(found.log_density, alone.log_density)
 
 
 def test_the_density_is_that_of_the_forecasts():
