@@ -97,6 +97,7 @@ class StateSpaceConfig:
         seasons: harmonics of each season.
         n_draws: draws of the parameters from their posterior, over which predictions are averaged.
         prior: of the parameters.
+        is_recent: of a longer record it knows the rows from ``begin`` on, and predicts no others.
     """
 
     n_inputs: int
@@ -112,6 +113,7 @@ class StateSpaceConfig:
     prior: Prior = PRIOR
     n_others: int = 0
     n_memory: int = 0
+    is_recent: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The declaration as plain data."""

@@ -134,6 +134,11 @@ class StateSpaceLFM(KeptRows):
         """Arguments that make the same model, before its tensors are loaded."""
         return {"config": self.config, "n_rows": len(self.x), "n_errors": len(self.row_error)}
 
+    def is_active(self, x: Float[Tensor, "N P"]) -> Bool[Tensor, " N"]:
+        """At every row, or from the first one of a model of recent rows on."""
+        config = self.config[0]
+        return x[:, 0] >= config.begin if config.is_recent else super().is_active(x)
+
     @torch.no_grad()
     def fit(
         self,
@@ -192,6 +197,7 @@ class StateSpaceLFM(KeptRows):
         if reach is not None:
             self.likelihood.set_support(x, y, reach)
         order = x[:, 0].argsort(stable=True)
+        order = order[self.is_active(x[order])]
         self.x, self.y = x[order].to(self.x), y[order].to(self.y)
         weight = x.new_ones(len(x)) if row_weight is None else row_weight
         self.row_weight = weight[order].to(self.row_weight)

@@ -34,7 +34,7 @@ _FEWEST_CYCLES = 1.5  # of a season in the record
 _FEWEST_TO_EVOLVE = 3.0  # cycles, from which on a season may change
 _MOST_HARMONICS, _MOST_EVOLVING = 12, 6  # of a given period; of the first season
 _N_DRAWS = 8  # of the parameters; many rows determine them
-_MOST_TO_EVOLVE = 5_000  # rows: beyond, seasons that change take too much time and memory
+_MOST_TO_EVOLVE = 5_000  # rows, the last ones, of a season that changes: more take too much time
 _MOST_OTHERS, _NEAR = 2, 0.02  # frequencies of other outputs; how near to a multiple is a multiple
 _SIDEBANDS = 4  # harmonics of a season that differ from cycle to cycle of a longer one
 _MOST_LONG = 10  # harmonics of a longer season that is no multiple of a shorter one
@@ -48,15 +48,18 @@ _MOST_FOUND = 1000
 def build_state_space(terms: Sequence[Term], rows: Rows, context: BuildContext) -> StateSpaceLFM:
     """A fitted state-space model of some terms."""
     kinds = {type(term): term for term in terms}
+    season, is_long = kinds.get(Season), len(rows) > _MOST_TO_EVOLVE
+    evolves = isinstance(season, Season) and season.evolves
+    if is_long and evolves:
+        rows = rows.take(rows.x[:, 0].argsort(stable=True)[-_MOST_TO_EVOLVE:])
     span = span_of(rows)
     time = np.unique(rows.x[:, 0].double().cpu().numpy())
     step = typical_step(time) if len(time) > 1 else span
-    season = kinds.get(Season)
     n_outputs = rows.y.shape[1]
     seasons: list[tuple[SeasonConfig, ...]] = [()] * n_outputs
     if isinstance(season, Season):
         resolved = resolved_step(time) if len(time) > 1 else span
-        n_evolving = _MOST_EVOLVING if season.evolves and len(rows) <= _MOST_TO_EVOLVE else 0
+        n_evolving = _MOST_EVOLVING if evolves else 0
         seasons = [
             _configs(frequencies, most, n_evolving, resolved, span, step if season.period else None)
             for frequencies, most in _frequencies(season, rows, context)
@@ -73,8 +76,9 @@ def build_state_space(terms: Sequence[Term], rows: Rows, context: BuildContext) 
         has_level=LocalLevel() in terms,
         has_damped_level=LocalLevel(damped=True) in terms,
         has_reversion=MeanReversion in kinds,
-        n_draws=_N_DRAWS if len(rows) <= _MOST_TO_EVOLVE else 1,
+        n_draws=1 if is_long else _N_DRAWS,
         prior=context.prior,
+        is_recent=is_long and evolves,
     )
     configs = [replace(config, seasons=item) for item in seasons]
     shared = kinds.get(SharedForces)
