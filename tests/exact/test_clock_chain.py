@@ -22,7 +22,7 @@ OTHER = Clock(frequency=0.6, std=0.02, lasting=9.0)
 
 def shape(orders: list[list[int]], n_clocks: int, **changed: float) -> Shape:
     numbers = {"noise": 0.04, "colour": 0.3, "level": 0.2, "lasting": 2.0, "damping": 0.6}
-    numbers |= {"swing": 0.05, "swing_lasting": 3.0}
+    numbers |= {"amplitude": 0.05, "amplitude_lasting": 3.0}
     count = len(orders)
     return Shape(
         np.array(orders, dtype=np.int64).reshape(count, n_clocks),

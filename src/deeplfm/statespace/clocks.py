@@ -266,8 +266,8 @@ class ClocksLFM(KeptRows):
                     phase[:, c] += moved[c][:, s] + jumps_ahead(ahead, hazard[c], later.spawn(1)[0])
                 for d, shape in enumerate(priors.shapes):
                     basis = design(phase, shape.orders)[0]
-                    own, swing = (moved[laws.level(d) + k][:, s] for k in (0, 1))
-                    season[first + s, :, d] = np.exp(swing) * (basis[:, :-1] @ weights[d][:-1])
+                    own, amplitude = (moved[laws.level(d) + k][:, s] for k in (0, 1))
+                    season[first + s, :, d] = np.exp(amplitude) * (basis[:, :-1] @ weights[d][:-1])
                     level[first + s, :, d] = weights[d][-1] + own
         return season, level
 

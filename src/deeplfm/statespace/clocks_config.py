@@ -64,7 +64,9 @@ class ClocksConfig:
         samples = tuple(
             Sample(
                 tuple(Clock(**item) for item in sample["clocks"]),
-                tuple((float(variance), float(lasting)) for variance, lasting in sample["swings"]),
+                tuple(
+                    (float(variance), float(lasting)) for variance, lasting in sample["amplitudes"]
+                ),
             )
             for sample in data["samples"]
         )

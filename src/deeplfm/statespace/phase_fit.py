@@ -39,7 +39,8 @@ _BOUNDS = {  # of the parameters that the evidence chooses, in log; times in uni
 _NATS, _STEADIEST, _MANY = 3.0, 0.003, 10.0
 _LEAST_STD = 0.002  # around which the grid of a steady clock is laid
 _STD, _LASTING = np.arange(-2.4, 2.5, 0.6), (0.0, -0.8, 0.8)  # of the grid, in log
-_SWINGS, _SWING_LASTING = (0.003, 0.01, 0.03, 0.1, 0.3), (4.0, 8.0, 16.0)  # of the grid; in knots
+_AMPLITUDES = (0.003, 0.01, 0.03, 0.1, 0.3)  # standard deviations of their logarithms, of the grid
+_AMPLITUDE_LASTING = (4.0, 8.0, 16.0)  # in knots
 _WHITE = 0.2  # of a step between rows: noise that lasts no longer is white
 _DEGREES = 1.0  # of freedom of Student's t of jumps
 _JUMP = 0.003  # radians: its scale
@@ -243,7 +244,7 @@ def sampled_priors(
     One prior alone would be too sure of how far phase and amplitude may move.
     """
     grid, priors = fitted.grid, fitted.priors
-    clocks, swings = [], []
+    clocks, amplitudes = [], []
     for index, clock in enumerate(priors.clocks):
         tried, scores = [], []
         center = max(clock.std, _LEAST_STD)
@@ -260,8 +261,8 @@ def sampled_priors(
             scores.append(found - _lasting_cost(changed))
         clocks.append(_drawn(tried, scores, n_samples, generator))
     for output in range(len(priors.shapes)):
-        swings.append(_drawn(*_amplitudes(fitted, output), n_samples, generator))
-    by_output = zip(*swings, strict=True)
+        amplitudes.append(_drawn(*_amplitudes(fitted, output), n_samples, generator))
+    by_output = zip(*amplitudes, strict=True)
     return tuple(Sample(*both) for both in zip(zip(*clocks, strict=True), by_output, strict=True))
 
 
@@ -271,7 +272,7 @@ def with_amplitudes(fitted: Fitted) -> Fitted:
     for output, shape in enumerate(fitted.priors.shapes):
         tried, scores = _amplitudes(fitted, output)
         variance, lasting = tried[int(np.argmax(scores))]
-        shapes.append(replace(shape, swing=variance, swing_lasting=lasting))
+        shapes.append(replace(shape, amplitude=variance, amplitude_lasting=lasting))
     priors = replace(fitted.priors, shapes=tuple(shapes))
     return track(fitted.grid, priors, fitted.state, 6)
 
@@ -281,10 +282,10 @@ def _amplitudes(fitted: Fitted, output: int) -> tuple[list[tuple[float, float]],
     grid, shape = fitted.grid, fitted.priors.shapes[output]
     local, none = _own(fitted, output), np.zeros((grid.count - 1, 0))
     tried, scores = [], []
-    for std, lasting in itertools.product(_SWINGS, _SWING_LASTING):
-        changed = replace(shape, swing=std**2, swing_lasting=lasting * grid.width)
+    for std, lasting in itertools.product(_AMPLITUDES, _AMPLITUDE_LASTING):
+        changed = replace(shape, amplitude=std**2, amplitude_lasting=lasting * grid.width)
         found = solve(grid, Priors((), (changed,)), [local], none).evidence
-        tried.append((changed.swing, changed.swing_lasting))
+        tried.append((changed.amplitude, changed.amplitude_lasting))
         scores.append(found)
     return tried, scores
 

@@ -52,13 +52,13 @@ class Sample:
     """Clocks, and for each output variance and time constant of its amplitude, drawn together."""
 
     clocks: tuple[Clock, ...]
-    swings: tuple[tuple[float, float], ...]
+    amplitudes: tuple[tuple[float, float], ...]
 
     def within(self, priors: Priors) -> Priors:
         """Priors with these in place of their own."""
         shapes = tuple(
-            replace(shape, swing=variance, swing_lasting=lasting)
-            for shape, (variance, lasting) in zip(priors.shapes, self.swings, strict=True)
+            replace(shape, amplitude=variance, amplitude_lasting=lasting)
+            for shape, (variance, lasting) in zip(priors.shapes, self.amplitudes, strict=True)
         )
         return Priors(self.clocks, shapes)
 
@@ -169,15 +169,15 @@ def linearise(grid: Grid, priors: Priors, state: State) -> list[Local]:
         columns, cosine, sine = design(phase, shape.orders)
         weights, count = state.weights[d], len(shape.orders)
         level = grid.columns(knots, d, knots.level(d))
-        swing = grid.columns(knots, d, knots.level(d) + 1)
-        amplitude = np.exp(swing @ state.knots)[:, None]
+        log_amplitude = grid.columns(knots, d, knots.level(d) + 1)
+        amplitude = np.exp(log_amplitude @ state.knots)[:, None]
         cosine, sine = amplitude * cosine, amplitude * sine
         columns[:, :-1] *= amplitude
         slope = cosine * weights[count : 2 * count] - sine * weights[:count]
         by_clock = slope @ shape.orders
         since = series.time - grid.begin
         fitted = columns @ weights
-        by_knots = level + sp.diags(columns[:, :-1] @ weights[:-1]) @ swing
+        by_knots = level + sp.diags(columns[:, :-1] @ weights[:-1]) @ log_amplitude
         for c in range(len(priors.clocks)):
             by_knots = by_knots + sp.diags(by_clock[:, c]) @ grid.columns(knots, d, c)
         residual = series.value - fitted - level @ state.knots

@@ -71,8 +71,8 @@ class Shape:
         level: variance of the level.
         lasting: time constant 1/ω₀ of the level.
         damping: its damping ratio ζ; below one it is a wave of its own.
-        swing: variance of the logarithm of the amplitude.
-        swing_lasting: its time constant.
+        amplitude: variance of the logarithm of the amplitude.
+        amplitude_lasting: its time constant.
     """
 
     orders: Orders
@@ -82,8 +82,8 @@ class Shape:
     level: float
     lasting: float
     damping: float
-    swing: float
-    swing_lasting: float
+    amplitude: float
+    amplitude_lasting: float
 
     @property
     def prior(self) -> Array:
@@ -163,7 +163,7 @@ class Knots:
         self.processes: list[DampedLevel | Smooth] = [clock.rate for clock in self.clocks]
         for shape in shapes:
             self.processes.append(Smooth(shape.lasting, shape.level, shape.damping))
-            self.processes.append(Smooth(shape.swing_lasting, shape.swing, 1.0))
+            self.processes.append(Smooth(shape.amplitude_lasting, shape.amplitude, 1.0))
         self.size = 2 * len(self.processes)
 
     def level(self, output: int) -> int:

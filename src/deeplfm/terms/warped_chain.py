@@ -43,7 +43,7 @@ _HARMONICS, _OF_OTHERS = 40, 10  # of an output's own clock; of the others
 _FAST_ORDER, _FEW_ORDER, _SLOW_ORDER = 16, 4, 3  # of products
 _CERTAIN = (1.5, 2.0)  # least certainty of products that are kept, first and later
 _JUMP = 0.6  # radians, of a first phase
-_SWING = 1e-8  # variance of the logarithm of an amplitude, before the evidence decides
+_AMPLITUDE = 1e-8  # variance of the logarithm of an amplitude, before the evidence decides
 
 
 def build_clocks(rows: Rows, n_clocks: int, seed: int = 0) -> ClocksLFM:
@@ -191,8 +191,8 @@ def _start(
                 level=0.01,
                 lasting=10 * grid.width,
                 damping=0.5,
-                swing=_SWING,
-                swing_lasting=4 * grid.width,
+                amplitude=_AMPLITUDE,
+                amplitude_lasting=4 * grid.width,
             )
         )
         weights.append(np.zeros(2 * len(orders) + 1))

@@ -56,8 +56,8 @@ def toy() -> Experiment:
             "validation rows; no model here sees them.",
             "DLFM continues the pulse by one hidden clock, with an amplitude that varies as much as the "
             "evidence of the training rows asks for: the pulse grows, and they hold 1.9 cycles. The "
-            "clock keeps time here, and a season without a hidden layer is still better: see the table on "
-            "depth. DLFM took 4 CPU seconds; its seconds are those of a busy machine.",
+            "clock keeps time here, and a season without a hidden layer is still better: see the table "
+            "on depth. DLFM took 4 CPU seconds; its seconds are those of a busy machine.",
             "Errors of these test rows were seen while clocks were designed: the row of DLFM is no blind "
             "test.",
         ),
