@@ -22,6 +22,7 @@ OTHER = Clock(frequency=0.6, std=0.02, lasting=9.0)
 
 def shape(orders: list[list[int]], n_clocks: int, **changed: float) -> Shape:
     numbers = {"noise": 0.04, "colour": 0.3, "level": 0.2, "lasting": 2.0, "damping": 0.6}
+    numbers |= {"amplitude": 0.05, "amplitude_lasting": 3.0}
     count = len(orders)
     return Shape(
         np.array(orders, dtype=np.int64).reshape(count, n_clocks),
@@ -73,6 +74,14 @@ def test_phases_at_knots_are_integrals_of_their_rate() -> None:
     found = of(knots, dense_states(knots, np.zeros((5, 1))), 0)
     wanted = [[phase_covariance(s, t, CLOCK) for s in knots.time] for t in knots.time]
     np.testing.assert_allclose(found, np.array(wanted) + 1e-4, rtol=1e-5)
+
+
+def test_amplitudes_are_matern_processes_that_are_known_to_be_one_at_the_end() -> None:
+    knots = Knots(1.0, 0.7, 12, (CLOCK,), (shape([], 1),))
+    found = of(knots, dense_states(knots, np.full((11, 1), 1e-6)), 2)
+    kernel = wave_kernel(np.subtract.outer(knots.time, knots.time), Smooth(3.0, 0.05, 1.0))
+    wanted = kernel - np.outer(kernel[-1], kernel[-1]) / (kernel[-1, -1] + 1e-4)
+    np.testing.assert_allclose(found, wanted, atol=1e-9)
 
 
 def test_determinant_of_the_prior() -> None:
@@ -131,8 +140,10 @@ def predicted(grid: Grid, priors: Priors, state: State) -> np.ndarray:
             ]
             a, b = np.split(state.weights[d][:-1], 2)
             angle = form.orders @ phi
-            level = (knots.columns(item.time, 2 + d) @ state.knots)[n]
-            found.append(a @ np.cos(angle) + b @ np.sin(angle) + state.weights[d][-1] + level)
+            level = (knots.columns(item.time, 2 + 2 * d) @ state.knots)[n]
+            amplitude = np.exp((knots.columns(item.time, 3 + 2 * d) @ state.knots)[n])
+            season = amplitude * (a @ np.cos(angle) + b @ np.sin(angle))
+            found.append(season + state.weights[d][-1] + level)
     return np.array(found)
 
 

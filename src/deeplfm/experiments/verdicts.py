@@ -90,9 +90,9 @@ def _listed(parts: Sequence[str]) -> str:
 
 _NOTHING = "–"
 WORDS = (
-    "The best model of each kind, by the mean over the columns of MNLL, or of NMSE where there are none. "
-    "Hidden share: variance of the forecast that passes through hidden layers, as a share of the sum of "
-    "both parts (`hidden_share`)."
+    "The best model of each kind, comparators without a hidden layer included, by the mean over the "
+    "columns of MNLL, or of NMSE where there are none. Hidden share: variance of the forecast that "
+    "passes through hidden layers, as a share of the sum of both parts (`hidden_share`)."
 )
 
 

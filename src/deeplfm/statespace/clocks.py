@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,8 +17,17 @@ from deeplfm.statespace.clocks_config import ClocksConfig
 from deeplfm.statespace.model import KeptRows
 from deeplfm.statespace.origins import origins, scale_of
 from deeplfm.statespace.phase_fit import Fitted, track, with_jumps
-from deeplfm.statespace.phase_solve import SKIP, Grid, Posterior, Priors, State, linearise, solve
-from deeplfm.statespace.phases import Array, Clock, design
+from deeplfm.statespace.phase_solve import (
+    SKIP,
+    Grid,
+    Posterior,
+    Priors,
+    Sample,
+    State,
+    linearise,
+    solve,
+)
+from deeplfm.statespace.phases import Array, design
 from deeplfm.training.interruption import stop_requested
 
 SEASON, LEVEL = "warped season", "level"
@@ -49,7 +57,7 @@ class ClocksLFM(KeptRows):
     def __init__(self, config: ClocksConfig, n_rows: int = 0, n_knots: int = 0) -> None:
         super().__init__()
         self.config, n_outputs, double = config, len(config.shapes), torch.float64
-        size = 2 * (len(config.clocks) + n_outputs)
+        size = 2 * (len(config.clocks) + 2 * n_outputs)
         n_border = sum(len(shape.prior) for shape in config.shapes) + len(config.clocks)
         sizes = {
             "x": (n_rows, 1),
@@ -72,7 +80,7 @@ class ClocksLFM(KeptRows):
         x: Tensor,
         y: Tensor,
         weight: Tensor,
-        samples: tuple[tuple[Clock, ...], ...] = (),
+        samples: tuple[Sample, ...] = (),
     ) -> Self:
         """The model of a fit to some rows."""
         grid, priors = fitted.grid, fitted.priors
@@ -246,20 +254,19 @@ class ClocksLFM(KeptRows):
         time = np.maximum(x[:, 0].double().cpu().numpy(), self.config.begin)
         generator = numpy_for(seed, "draw")
         samples = self.config.samples if len(self.x) <= MOST_TO_SAMPLE else ()
-        samples = samples or (self.config.clocks,)
+        priors = [sample.within(self.config.priors) for sample in samples] or [self.config.priors]
         found = []
-        for index, clocks in enumerate(samples):
-            own = len(range(index, n_paths, len(samples)))
+        for index, some in enumerate(priors):
+            own = len(range(index, n_paths, len(priors)))
             if own:
-                priors = replace(self.config.priors, clocks=clocks)
-                found.append(self._paths_of(priors, time, own, generator))
+                found.append(self._paths_of(some, time, own, generator))
         season, level = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return torch.as_tensor(season), torch.as_tensor(level)
 
     def _posterior(self, priors: Priors) -> tuple[Grid, Posterior]:
         """Of the phases under some priors, at the knots of the rows."""
         grid, state = self._grid(), self.fitted.state
-        if priors.clocks == self.config.clocks:
+        if priors is self.config.priors:
             return grid, self.fitted.posterior
         return grid, solve(grid, priors, linearise(grid, priors, state), state.jumps)
 
@@ -293,8 +300,9 @@ class ClocksLFM(KeptRows):
                     phase[:, c] += moved[c][:, s] + jumps_ahead(ahead, hazard[c], later.spawn(1)[0])
                 for d, shape in enumerate(priors.shapes):
                     basis = design(phase, shape.orders)[0]
-                    season[first + s, :, d] = basis[:, :-1] @ weights[d][:-1]
-                    level[first + s, :, d] = weights[d][-1] + moved[n_clocks + d][:, s]
+                    own, amplitude = (moved[laws.level(d) + k][:, s] for k in (0, 1))
+                    season[first + s, :, d] = np.exp(amplitude) * (basis[:, :-1] @ weights[d][:-1])
+                    level[first + s, :, d] = weights[d][-1] + own
         return season, level
 
     def _hazard(self) -> Array:

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from deeplfm.statespace.phase_solve import Priors
+from deeplfm.statespace.phase_solve import Priors, Sample
 from deeplfm.statespace.phases import Clock, Shape
 
 
@@ -19,14 +19,14 @@ class ClocksConfig:
         clocks: priors of the phases.
         shapes: one for each output.
         begin, width: of the grid of knots.
-        samples: priors of the clocks drawn from their posterior, over which predictions are averaged.
+        samples: priors of clocks and amplitudes, drawn from their posterior; predictions average them.
     """
 
     clocks: tuple[Clock, ...]
     shapes: tuple[Shape, ...]
     begin: float
     width: float
-    samples: tuple[tuple[Clock, ...], ...] = ()
+    samples: tuple[Sample, ...] = ()
 
     @property
     def priors(self) -> Priors:
@@ -44,7 +44,7 @@ class ClocksConfig:
             "shapes": shapes,
             "begin": self.begin,
             "width": self.width,
-            "samples": [[asdict(clock) for clock in clocks] for clocks in self.samples],
+            "samples": [asdict(sample) for sample in self.samples],
         }
 
     @classmethod
@@ -62,6 +62,12 @@ class ClocksConfig:
             for item in data["shapes"]
         )
         samples = tuple(
-            tuple(Clock(**item) for item in sample) for sample in data.get("samples", ())
+            Sample(
+                tuple(Clock(**item) for item in sample["clocks"]),
+                tuple(
+                    (float(variance), float(lasting)) for variance, lasting in sample["amplitudes"]
+                ),
+            )
+            for sample in data["samples"]
         )
         return cls(clocks, shapes, data["begin"], data["width"], samples)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -13,6 +16,7 @@ from deeplfm.statespace.phase_solve import (
     Local,
     Posterior,
     Priors,
+    Sample,
     State,
     linearise,
     moved,
@@ -35,6 +39,9 @@ _BOUNDS = {  # of the parameters that the evidence chooses, in log; times in uni
 _NATS, _STEADIEST, _MANY = 3.0, 0.003, 10.0
 _LEAST_STD = 0.002  # around which the grid of a steady clock is laid
 _STD, _LASTING = np.arange(-2.4, 2.5, 0.6), (0.0, -0.8, 0.8)  # of the grid, in log
+_AMPLITUDES = (0.003, 0.01, 0.03, 0.1, 0.3)  # standard deviations of their logarithms, of the grid
+_AMPLITUDE_LASTING = (4.0, 8.0, 16.0)  # in knots
+_WHITE = 0.2  # of a step between rows: noise that lasts no longer is white
 _DEGREES = 1.0  # of freedom of Student's t of jumps
 _JUMP = 0.003  # radians: its scale
 
@@ -150,7 +157,7 @@ def _own(fitted: Fitted, output: int) -> Local:
     knots = fitted.grid.knots(fitted.priors)
     n_clocks = len(knots.clocks)
     is_own = np.zeros(knots.size, dtype=bool)
-    is_own[2 * (n_clocks + output) : 2 * (n_clocks + output) + 2] = True
+    is_own[2 * knots.level(output) : 2 * knots.level(output) + 4] = True
     chosen = np.tile(is_own, knots.count)
     last = local.by_border.shape[1] - n_clocks
     known = local.by_knots[:, ~chosen] @ state.knots[~chosen]
@@ -176,7 +183,9 @@ def _best_shape(fitted: Fitted, output: int) -> Shape:
         values = np.exp(logs) * scale
         values[0] *= values[1] / (1 + values[1] / grid.width) / grid.width  # diffusion of the noise
         noise, colour, level, lasting, damping = map(float, values)
-        return Shape(shape.orders, shape.variance, noise, colour, level, lasting, damping)
+        return replace(
+            shape, noise=noise, colour=colour, level=level, lasting=lasting, damping=damping
+        )
 
     def loss(logs: Array) -> float:
         priors = Priors((), (changed(logs),))
@@ -186,6 +195,8 @@ def _best_shape(fitted: Fitted, output: int) -> Shape:
     start = np.array([getattr(shape, name) for name in names]) / scale
     start[0] /= start[1] / (1 + start[1])
     bounds = [_BOUNDS[key] for key in ("noise", "colour", "level", "level lasting", "damping")]
+    white = _WHITE * float(np.median(local.steps)) / grid.width if len(local.steps) else np.inf
+    bounds[1] = (min(bounds[1][0], white), bounds[1][1])
     found = minimize(
         loss,
         np.log(start),
@@ -225,36 +236,69 @@ def _with_best_clocks(fitted: Fitted) -> Fitted:
     return replace(fitted, priors=priors)
 
 
-def sampled_clocks(
+def sampled_priors(
     fitted: Fitted, n_samples: int, generator: np.random.Generator
-) -> tuple[tuple[Clock, ...], ...]:
-    """Priors of the clocks drawn from their posterior on a grid, each clock by itself.
+) -> tuple[Sample, ...]:
+    """Priors of clocks and amplitudes drawn from their posterior on grids, each by itself.
 
-    One prior alone would be too sure of how far the phase may move.
+    One prior alone would be too sure of how far phase and amplitude may move.
     """
     grid, priors = fitted.grid, fitted.priors
-    drawn = []
+    clocks, amplitudes = [], []
     for index, clock in enumerate(priors.clocks):
         tried, scores = [], []
         center = max(clock.std, _LEAST_STD)
-        for lasting in _LASTING:
-            for std in _STD:
-                changed = replace(
-                    clock,
-                    std=_within("std", center * math.exp(std)),
-                    lasting=_within("lasting", clock.lasting * math.exp(lasting), grid.width),
-                )
-                other = replace(priors, clocks=_at(priors.clocks, index, changed))
-                local = linearise(grid, other, fitted.state) if lasting else fitted.local
-                found = solve(grid, other, local, fitted.state.jumps).evidence
-                tried.append(changed)
-                scores.append(found - _lasting_cost(changed))
-        weight = np.exp(np.array(scores) - max(scores))
-        reached = np.cumsum(weight) / weight.sum()
-        level = (np.arange(n_samples) + generator.uniform()) / n_samples
-        places = np.minimum(np.searchsorted(reached, level), len(tried) - 1)
-        drawn.append([tried[place] for place in generator.permutation(places)])
-    return tuple(zip(*drawn, strict=True))
+        for lasting, std in itertools.product(_LASTING, _STD):
+            changed = replace(
+                clock,
+                std=_within("std", center * math.exp(std)),
+                lasting=_within("lasting", clock.lasting * math.exp(lasting), grid.width),
+            )
+            other = replace(priors, clocks=_at(priors.clocks, index, changed))
+            local = linearise(grid, other, fitted.state) if lasting else fitted.local
+            found = solve(grid, other, local, fitted.state.jumps).evidence
+            tried.append(changed)
+            scores.append(found - _lasting_cost(changed))
+        clocks.append(_drawn(tried, scores, n_samples, generator))
+    for output in range(len(priors.shapes)):
+        amplitudes.append(_drawn(*_amplitudes(fitted, output), n_samples, generator))
+    by_output = zip(*amplitudes, strict=True)
+    return tuple(Sample(*both) for both in zip(zip(*clocks, strict=True), by_output, strict=True))
+
+
+def with_amplitudes(fitted: Fitted) -> Fitted:
+    """Amplitudes that vary as much as the evidence of each output asks for."""
+    shapes = []
+    for output, shape in enumerate(fitted.priors.shapes):
+        tried, scores = _amplitudes(fitted, output)
+        variance, lasting = tried[int(np.argmax(scores))]
+        shapes.append(replace(shape, amplitude=variance, amplitude_lasting=lasting))
+    priors = replace(fitted.priors, shapes=tuple(shapes))
+    return track(fitted.grid, priors, fitted.state, 6)
+
+
+def _amplitudes(fitted: Fitted, output: int) -> tuple[list[tuple[float, float]], list[float]]:
+    """Variances and time constants of an amplitude, and their log probabilities, the phases known."""
+    grid, shape = fitted.grid, fitted.priors.shapes[output]
+    local, none = _own(fitted, output), np.zeros((grid.count - 1, 0))
+    tried, scores = [], []
+    for std, lasting in itertools.product(_AMPLITUDES, _AMPLITUDE_LASTING):
+        changed = replace(shape, amplitude=std**2, amplitude_lasting=lasting * grid.width)
+        found = solve(grid, Priors((), (changed,)), [local], none).evidence
+        tried.append((changed.amplitude, changed.amplitude_lasting))
+        scores.append(found)
+    return tried, scores
+
+
+def _drawn(
+    tried: Sequence[Any], scores: Sequence[float], n_samples: int, generator: np.random.Generator
+) -> list[Any]:
+    """Some of them, in proportion to their probability."""
+    weight = np.exp(np.array(scores) - max(scores))
+    reached = np.cumsum(weight) / weight.sum()
+    level = (np.arange(n_samples) + generator.uniform()) / n_samples
+    places = np.minimum(np.searchsorted(reached, level), len(tried) - 1)
+    return [tried[place] for place in generator.permutation(places)]
 
 
 def _lasting_cost(clock: Clock) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -45,6 +45,22 @@ class Priors:
 
     clocks: tuple[Clock, ...]
     shapes: tuple[Shape, ...]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Clocks, and for each output variance and time constant of its amplitude, drawn together."""
+
+    clocks: tuple[Clock, ...]
+    amplitudes: tuple[tuple[float, float], ...]
+
+    def within(self, priors: Priors) -> Priors:
+        """Priors with these in place of their own."""
+        shapes = tuple(
+            replace(shape, amplitude=variance, amplitude_lasting=lasting)
+            for shape, (variance, lasting) in zip(priors.shapes, self.amplitudes, strict=True)
+        )
+        return Priors(self.clocks, shapes)
 
 
 class Grid:
@@ -152,12 +168,16 @@ def linearise(grid: Grid, priors: Priors, state: State) -> list[Local]:
         phase = grid.phases(knots, state, d)
         columns, cosine, sine = design(phase, shape.orders)
         weights, count = state.weights[d], len(shape.orders)
-        level = grid.columns(knots, d, len(priors.clocks) + d)
+        level = grid.columns(knots, d, knots.level(d))
+        log_amplitude = grid.columns(knots, d, knots.level(d) + 1)
+        amplitude = np.exp(log_amplitude @ state.knots)[:, None]
+        cosine, sine = amplitude * cosine, amplitude * sine
+        columns[:, :-1] *= amplitude
         slope = cosine * weights[count : 2 * count] - sine * weights[:count]
         by_clock = slope @ shape.orders
         since = series.time - grid.begin
         fitted = columns @ weights
-        by_knots = level
+        by_knots = level + sp.diags(columns[:, :-1] @ weights[:-1]) @ log_amplitude
         for c in range(len(priors.clocks)):
             by_knots = by_knots + sp.diags(by_clock[:, c]) @ grid.columns(knots, d, c)
         residual = series.value - fitted - level @ state.knots

@@ -1,12 +1,13 @@
 r"""Cycles on clocks whose rate varies, linearised: a banded precision with a dense border.
 
-    y_d(t) = Σ_k a_dk cos(k·φ(t)) + b_dk sin(k·φ(t)) + c_d + level_d(t) + e_d(t),
+    y_d(t) = exp(g_d(t)) Σ_k [a_dk cos(k·φ(t)) + b_dk sin(k·φ(t))] + c_d + level_d(t) + e_d(t),
     φ_c(t) = ω_c t + w_c(t),  w' = r,
 
-where r and the levels are Ornstein–Uhlenbeck processes and e_d is one too (noise whose neighbours may
-repeat each other). The states (w, r, level) at evenly spaced knots are a Markov process, so that their
-precision has few bands. The weights a, b, c and the frequencies ω touch all rows: they are the border.
-A step of Gauss and Newton solves for all of them together, in a time that is linear in the rows.
+where r is an Ornstein–Uhlenbeck process and e_d is one too (noise whose neighbours may repeat each
+other); levels and logarithms g of amplitudes are damped oscillators. Their states at evenly spaced knots
+are a Markov process, so that its precision has few bands. The weights a, b, c and the frequencies ω
+touch all rows: they are the border. A step of Gauss and Newton solves for all of them together, in a
+time that is linear in the rows.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ class Shape:
         level: variance of the level.
         lasting: time constant 1/ω₀ of the level.
         damping: its damping ratio ζ; below one it is a wave of its own.
+        amplitude: variance of the logarithm of the amplitude.
+        amplitude_lasting: its time constant.
     """
 
     orders: Orders
@@ -79,6 +82,8 @@ class Shape:
     level: float
     lasting: float
     damping: float
+    amplitude: float
+    amplitude_lasting: float
 
     @property
     def prior(self) -> Array:
@@ -136,7 +141,8 @@ class Smooth(NamedTuple):
 class Knots:
     """Evenly spaced times, the Markov processes there, and how rows depend on them.
 
-    Each process has two states: a phase and its rate, or a level and its derivative.
+    First the clocks, then level and amplitude of each output. Each process has two states: a phase and
+    its rate, or a value and its derivative.
 
     Args:
         begin, width, count: of the grid.
@@ -157,7 +163,16 @@ class Knots:
         self.processes: list[DampedLevel | Smooth] = [clock.rate for clock in self.clocks]
         for shape in shapes:
             self.processes.append(Smooth(shape.lasting, shape.level, shape.damping))
+            self.processes.append(Smooth(shape.amplitude_lasting, shape.amplitude, 1.0))
         self.size = 2 * len(self.processes)
+
+    def level(self, output: int) -> int:
+        """Which process is the level of an output; the next one is its amplitude."""
+        return len(self.clocks) + 2 * output
+
+    def is_amplitude(self, process: int) -> bool:
+        """Whether a process is the logarithm of an amplitude."""
+        return process >= len(self.clocks) and (process - len(self.clocks)) % 2 == 1
 
     @property
     def time(self) -> Array:
@@ -208,6 +223,9 @@ class Knots:
             own[:-1, some, some] += jump.T @ precision @ jump
             own[0, some, some] += np.diag(1 / start)
             beyond[:, some, some] = -precision @ jump
+            if self.is_amplitude(index):  # one at the last knot: weights have the present size
+                own[-1, 2 * index, 2 * index] += 1 / _START
+                log_determinant += math.log1p(start[0] / _START)
             log_determinant -= np.linalg.slogdet(gained)[1].sum() + np.log(start).sum()
         return _banded(own, beyond), float(log_determinant)
 

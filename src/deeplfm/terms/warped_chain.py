@@ -16,13 +16,14 @@ from deeplfm.statespace.clocks import MOST_TO_SAMPLE, ClocksLFM
 from deeplfm.statespace.phase_fit import (
     Fitted,
     certainty,
-    sampled_clocks,
+    sampled_priors,
     track,
+    with_amplitudes,
     with_best_priors,
     with_jumps,
     with_noise_of_residuals,
 )
-from deeplfm.statespace.phase_solve import Grid, Priors, State, linearise, solve
+from deeplfm.statespace.phase_solve import Grid, Priors, Sample, State, linearise, solve
 from deeplfm.statespace.phases import JITTER, Array, Clock, Orders, Series, Shape
 from deeplfm.terms.clock_cycles import (
     ALIKE,
@@ -42,6 +43,7 @@ _HARMONICS, _OF_OTHERS = 40, 10  # of an output's own clock; of the others
 _FAST_ORDER, _FEW_ORDER, _SLOW_ORDER = 16, 4, 3  # of products
 _CERTAIN = (1.5, 2.0)  # least certainty of products that are kept, first and later
 _JUMP = 0.6  # radians, of a first phase
+_AMPLITUDE = 1e-8  # variance of the logarithm of an amplitude, before the evidence decides
 
 
 def build_clocks(rows: Rows, n_clocks: int, seed: int = 0) -> ClocksLFM:
@@ -50,9 +52,9 @@ def build_clocks(rows: Rows, n_clocks: int, seed: int = 0) -> ClocksLFM:
     order = rows.x[:, 0].argsort(stable=True)
     x, y, weight = rows.x[order], rows.y[order], weight[order]
     fitted = fit_clocks(series_of(x, y, weight), n_clocks)
-    samples: tuple[tuple[Clock, ...], ...] = ()
+    samples: tuple[Sample, ...] = ()
     if len(rows) <= MOST_TO_SAMPLE:
-        samples = sampled_clocks(fitted, _N_SAMPLES, numpy_for(seed, "start"))
+        samples = sampled_priors(fitted, _N_SAMPLES, numpy_for(seed, "start"))
     return ClocksLFM.of(fitted, x, y, weight, samples)
 
 
@@ -75,6 +77,7 @@ def fit_clocks(series: Sequence[Series], n_clocks: int = 3) -> Fitted:
     fitted, chosen, of_output = max(found, key=lambda item: item[0].evidence)
     for certain in _CERTAIN:
         fitted = with_best_priors(_pruned(fitted, certain), 1)
+    fitted = with_amplitudes(fitted)
     if sum(len(item.time) for item in some) == sum(len(item.time) for item in series):
         return fitted
     first, last = _ends([item for item in series if len(item.time)])
@@ -180,7 +183,17 @@ def _start(
         variance = 0.1 / (1 + (orders**2).sum(axis=1))
         spread = float(item.value.var()) if len(item.value) else 1.0
         shapes.append(
-            Shape(orders, variance, 0.1 * spread + 1e-6, grid.width / 4, 0.01, 10 * grid.width, 0.5)
+            Shape(
+                orders,
+                variance,
+                noise=0.1 * spread + 1e-6,
+                colour=grid.width / 4,
+                level=0.01,
+                lasting=10 * grid.width,
+                damping=0.5,
+                amplitude=_AMPLITUDE,
+                amplitude_lasting=4 * grid.width,
+            )
         )
         weights.append(np.zeros(2 * len(orders) + 1))
     priors = Priors(tuple(clocks), tuple(shapes))

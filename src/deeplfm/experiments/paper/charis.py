@@ -75,7 +75,8 @@ def extrapolation(substitute: str | None = None) -> Experiment:
             "objective. The paper gives no number of steps, and its record is not available offline: the "
             "signals are of another patient.",
             "DLFM has a hidden clock for the pulse, which ABP and ECG share, one for breathing, and sums "
-            "and differences of their phases, since breathing modulates the pulse.",
+            "and differences of their phases, since breathing modulates the pulse. Nothing in the "
+            "published model repeats a cycle, unless its frequencies lock on to one.",
             "Errors of these test rows were seen while clocks were designed: the row of DLFM is no blind "
             "test.",
         ),
