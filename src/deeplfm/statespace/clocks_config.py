@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from deeplfm.io.typed import checked
 from deeplfm.statespace.phase_solve import Priors
 from deeplfm.statespace.phases import Clock, Shape
 
@@ -64,4 +65,4 @@ class ClocksConfig:
         samples = tuple(
             tuple(Clock(**item) for item in sample) for sample in data.get("samples", ())
         )
-        return cls(clocks, shapes, data["begin"], data["width"], samples)
+        return checked(cls(clocks, shapes, data["begin"], data["width"], samples))
