@@ -48,7 +48,7 @@ class Target(NamedTuple):
 
 TARGETS = {
     "storage": Target(("io/storage.py",), ("tests/unit/io/test_storage_folders.py",)),
-    "objective": Target(("objective.py",), ("tests/unit/test_naive.py",)),
+    "objective": Target(("objective.py",), ("tests/unit/test_objective.py",)),
     "features": Target(
         ("features/ode1.py", "features/ode2.py", "features/eq.py", "features/arc_cosine.py",
          "features/response.py"),
