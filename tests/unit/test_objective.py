@@ -41,7 +41,7 @@ def evidence(model: DeepLFM, scale: float = 1.0) -> float:
         columns, n = columns_of(model, d)[known], int(known.sum())
         covariance = columns @ columns.T + NOISE / scale * torch.eye(n, dtype=torch.float64)
         law = MultivariateNormal(torch.zeros(n, dtype=torch.float64), covariance)
-        total += float(law.log_prob(Y[known, d]))
+        total += law.log_prob(Y[known, d]).item()
         total += (
             n / 2 * (math.log(2 * math.pi * NOISE / scale) - scale * math.log(2 * math.pi * NOISE))
         )
@@ -71,7 +71,7 @@ def test_the_collapsed_bound_of_one_layer_is_the_evidence(n_rows: int, name: str
     model = model_of()
     bound = collapsed if name == "function" else objective("collapsed")
     found = bound(model, Batch(X, Y, n_rows), 1, None)
-    torch.testing.assert_close(float(found), evidence(model, n_rows / len(X)), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(found.item(), evidence(model, n_rows / len(X)), rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(elbo(model, Batch(X, Y, n_rows), 1), found)
 
 
