@@ -237,15 +237,39 @@ def test_targets_that_are_not_ours_are_refused(tmp_path: Path) -> None:
 def test_parts_of_the_model_before_are_removed(folder: Path) -> None:
     for content in (b"first", b"second"):
         storage.write_folder(folder, {}, {}, [content])
-    places = [path for path in folder.iterdir() if path.is_dir()]
-    assert [file.read_bytes() for path in places for file in path.iterdir()] == [b"second"]
+    (place,) = (path for path in folder.iterdir() if path.is_dir())
+    (file,) = place.iterdir()
+    assert file.read_bytes() == b"second"
+    assert read_folder(folder)[0][storage.PARTS] == {"folder": place.name, "files": [file.name]}
     storage.write_folder(folder, {}, {})
     assert not any(path.is_dir() for path in folder.iterdir())
 
 
-@pytest.mark.parametrize("name", ["x" * 5000, "a\0b"])
-def test_names_that_the_system_refuses_are_input_errors(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match="save: cannot make folder"):
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OSError(28, "No space left on device"), InputError),
+        (ModelFileError("lost"), ModelFileError),
+    ],
+)
+def test_parts_that_cannot_be_written_leave_the_old_model(
+    folder: Path, error: OSError, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    before = names(folder)
+    monkeypatch.setattr(storage, "write_parts", fails)
+    with pytest.raises(kind, match="No space left on device|lost"):
+        write_folder(folder, {}, {}, [b"a part"])
+    assert names(folder) == before
+
+
+@pytest.mark.parametrize(("name", "reason"), [("x" * 5000, "File name too long"), ("a\0b", "null")])
+def test_names_that_the_system_refuses_are_input_errors(
+    tmp_path: Path, name: str, reason: str
+) -> None:
+    with pytest.raises(InputError, match=f"save: cannot make folder .*{reason}"):
         write_folder(tmp_path / name, {}, {})
     with pytest.raises(ModelFileError, match="is not a folder that can be read"):
         read_folder(tmp_path / name)
