@@ -260,7 +260,7 @@ def test_parts_that_cannot_be_written_leave_the_old_model(
 
     before = names(folder)
     monkeypatch.setattr(storage, "write_parts", fails)
-    with pytest.raises(kind, match="No space left on device|lost"):
+    with pytest.raises(kind, match=r"No space left on device|lost"):
         write_folder(folder, {}, {}, [b"a part"])
     assert names(folder) == before
 
