@@ -101,7 +101,7 @@ def mutate(folder: Path, other: Path, random: np.random.Generator) -> str:
         make = (path.mkdir, lambda: os.mkfifo(path), lambda: path.symlink_to("/dev/zero"))
         make[random.integers(3)]()
         return "no file"
-    if way == len(CONTENT) + 2:
+    if way == len(CONTENT) + 2 and _pieces(folder):
         exchange(folder, other, random)
         return "exchange"
     reseal(folder, random)
@@ -112,7 +112,7 @@ def exchange(folder: Path, other: Path, random: np.random.Generator) -> None:
     """Put whole parts or finished units, each with the right checksum, in places of others."""
     own, foreign = _pieces(folder), _pieces(other)
     first, second = (own[i] for i in random.integers(len(own), size=2))
-    if random.random() < 0.5:
+    if foreign and random.random() < 0.5:
         second = foreign[random.integers(len(foreign))]
     if first.is_dir() and second.is_dir():
         content = folder.with_name("content")
@@ -127,9 +127,9 @@ def exchange(folder: Path, other: Path, random: np.random.Generator) -> None:
 
 
 def _pieces(folder: Path) -> list[Path]:
-    """Parts of a panel, finished units and states; or the whole model."""
+    """Parts of a panel, finished units and states."""
     found = [path for path in folder.rglob("*") if path.name in ("done", "state-0", "state-1")]
-    return sorted([*found, *folder.rglob("part-*.safetensors")]) or [folder]
+    return sorted([*found, *folder.rglob("part-*.safetensors")])
 
 
 def reseal(folder: Path, random: np.random.Generator) -> None:
