@@ -9,6 +9,9 @@ import pandas as pd
 import pytest
 
 import deeplfm
+from deeplfm import InputError
+from deeplfm.cli import update
+from deeplfm.io.files import locked
 
 QUICK = ["--model", "trend + season(12) + level", "--n-steps", "3"]
 
@@ -102,6 +105,25 @@ def test_update_adds_rows_and_replaces_a_model_only_on_request(home, call):
     assert (len(deeplfm.load("m").training_), len(deeplfm.load("new").training_)) == (50, 60)
     assert call("update", "m", "later.csv", "--overwrite").code == 0
     assert len(deeplfm.load("m").training_) == 60
+
+
+def test_update_holds_the_model_from_reading_to_writing(home, call, monkeypatch):
+    """Two updates at the same time kept the rows of the last one only."""
+    table = monthly()
+    table[:50].to_csv("co2.csv", index=False)
+    table[50:].to_csv("later.csv", index=False)
+    assert call("fit", "co2.csv", *QUICK, "-o", "m", "-q").code == 0
+    plain, n_refused = update.load_forecaster, []
+
+    def read(*given, **options):
+        with pytest.raises(InputError, match="another process"), locked(home / "m", blocking=False):
+            pass
+        n_refused.append(1)
+        return plain(*given, **options)
+
+    monkeypatch.setattr(update, "load_forecaster", read)
+    assert call("update", "m", "later.csv", "--overwrite").code == 0
+    assert n_refused and len(deeplfm.load("m").training_) == 60
 
 
 def test_backtest_scores_several_origins(home, call):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 import deeplfm
-from deeplfm import ConfigError, DeepLFMForecaster, DeepLFMRegressor, InputError
+from deeplfm import ConfigError, DeepLFMForecaster, DeepLFMRegressor, InputError, ModelFileError
+from deeplfm.estimators import panel_parts
 from deeplfm.training import checkpoint, loop
 
 X = np.linspace(0, 10, 60)
@@ -157,8 +160,6 @@ def test_places_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_forecaster_is_continued_and_its_model_forgets_the_folder(tmp_path: Path) -> None:
-    import pandas as pd
-
     frame = pd.DataFrame(Y, index=X, columns=["a", "b"])
     options = {"model": "trend + level", "n_steps": 2, "progress": False}
     model = DeepLFMForecaster(**options, checkpoint=tmp_path / "run").fit(frame)
@@ -184,6 +185,80 @@ def test_a_full_disk_does_not_end_the_fit(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.warns(UserWarning, match=r"checkpoint: save: no space.*Going on without it"):
         model.fit(X, Y)
     assert same_bits(model, expected)
+
+
+@pytest.mark.parametrize("other", [{"random_state": 1}, {"n_steps": 6}])
+def test_what_another_run_has_kept_is_not_used(tmp_path: Path, other: dict[str, int]) -> None:
+    """It was: a unit is found by its name, and has the right checksum wherever it is."""
+    options = RUNS["selection"] | {"progress": False}
+    expected = DeepLFMRegressor(**options).fit(X, Y)
+    for name, changes in (("own", {}), ("other", other)):
+        DeepLFMRegressor(**options | changes, checkpoint=tmp_path / name).fit(X, Y)
+    for done in (tmp_path / "own").glob("*/selection-*/done"):
+        shutil.rmtree(done)
+        shutil.copytree(tmp_path / "other" / done.relative_to(tmp_path / "own"), done)
+    with pytest.warns(UserWarning, match="is of another run, or of another part"):
+        again = DeepLFMRegressor(**options, checkpoint=tmp_path / "own").fit(X, Y)
+    assert same_bits(again, expected)
+
+
+DAYS = pd.date_range("2024-01-01", periods=24)
+
+
+def panel_of(**columns: np.ndarray) -> pd.DataFrame:
+    """Series in long form."""
+    frames = [pd.DataFrame({"unique_id": k, "ds": DAYS, "y": v}) for k, v in columns.items()]
+    return pd.concat(frames, ignore_index=True)
+
+
+def forecasts_of(frame: pd.DataFrame, folder: Path | None = None) -> pd.DataFrame:
+    model = DeepLFMForecaster("trend + level", progress=False, checkpoint=folder)
+    return model.fit(frame).forecast(2)
+
+
+def test_series_of_one_mean_and_scale_are_not_mixed_up(tmp_path: Path) -> None:
+    """The second had the forecast of the first: what was kept of a candidate had the same name."""
+    values = np.r_[np.arange(16.0), 2 * np.arange(8.0)]
+    frame = panel_of(first=values, second=values[::-1])
+    pd.testing.assert_frame_equal(forecasts_of(frame, tmp_path / "run"), forecasts_of(frame))
+    assert not [
+        path for path in (tmp_path / "run").iterdir() if path.name[:4] not in ("run", "part")
+    ]
+
+
+@pytest.mark.parametrize("how", ["numbers", "another run"])
+def test_parts_of_a_panel_in_other_places_are_refused(tmp_path: Path, how: str) -> None:
+    """They were used in silence: a part had the checksum of its content only."""
+    frame = panel_of(first=np.sin(np.arange(24)), second=np.arange(24.0) % 7)
+    forecasts_of(frame, tmp_path / "run")
+    first, second = sorted((tmp_path / "run").glob("part-*"))
+    if how == "numbers":
+        hashes = [path.name.split("-")[2] for path in (first, second)]
+        second.rename(second.with_name(f"part-000000-{hashes[1]}"))
+        first.rename(first.with_name(f"part-000001-{hashes[0]}"))
+    else:
+        forecasts_of(frame.assign(y=-frame["y"]), tmp_path / "other")
+        first.unlink()
+        shutil.copy(min((tmp_path / "other").glob("part-*")), tmp_path / "run")
+    with pytest.raises(ModelFileError, match="is of another run, or another part of this one"):
+        forecasts_of(frame, tmp_path / "run")
+
+
+def test_a_full_disk_does_not_end_a_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    frame = panel_of(first=np.sin(np.arange(24)), second=np.arange(24.0) % 7)
+    expected = forecasts_of(frame)
+    monkeypatch.setattr(panel_parts, "write_parts", full)
+    with pytest.warns(UserWarning, match=r"No space left on device.*Going on without it"):
+        found = forecasts_of(frame, tmp_path / "run")
+    pd.testing.assert_frame_equal(found, expected)
+
+
+def test_a_name_that_the_system_refuses_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="checkpoint: cannot make folder"):
+        DeepLFMRegressor("trend", progress=False, checkpoint="a\0b").fit(X, Y)
 
 
 FIT = """

@@ -325,6 +325,14 @@ def test_parquet_with_damaged_metadata_is_read_or_refused(tmp_path: Path, metada
         assert list(read_table(tmp_path / "a.parquet").columns) == ["t", "y"]
 
 
+@pytest.mark.parametrize("rows", ["0,{}\n1,2\n", "{},1\n2,3\n", "a,-{}\n"])
+def test_a_number_of_hundreds_of_digits_is_refused(tmp_path: Path, rows: str) -> None:
+    """It ended with an OverflowError of pandas."""
+    (tmp_path / "a.csv").write_text("t,y\n" + rows.format("9" * 400))
+    with pytest.raises(InputError, match=r"a.csv: a whole number is larger than 10\^308"):
+        read_table(tmp_path / "a.csv")
+
+
 def test_a_small_file_that_expands_to_gigabytes_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "bomb.csv.gz"
     with gzip.open(path, "wb") as file:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from safetensors.torch import load, save
 
 import deeplfm
 from deeplfm import DeepLFMForecaster, ModelFileError
 from deeplfm.io import storage
 from deeplfm.io.parts import pack, unpack, write_parts
+from deeplfm.statespace.clocks_config import ClocksConfig
+from deeplfm.statespace.phases import Clock, Shape
 
 DAYS = pd.date_range("2024-01-01", periods=30, freq="D")
 
@@ -96,6 +101,59 @@ def test_a_forecaster_with_a_value_of_another_kind_is_refused_when_it_is_loaded(
     forge(folder, keys, value)
     with pytest.raises(ModelFileError, match="does not describe a DeepLFMForecaster"):
         deeplfm.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("training.times", torch.zeros_like),
+        ("training.times", lambda old: old.flip(0)),
+        ("regressor.scaling.x_shift", lambda old: old * torch.nan),
+        ("regressor.scaling.y_scale", lambda old: -old),
+        ("regressor.model.members.0.likelihood.log_variance", lambda old: old + torch.inf),
+    ],
+)
+def test_tensors_with_values_that_have_no_meaning_are_refused(
+    forecaster: Path, name: str, change: Callable[[torch.Tensor], torch.Tensor], tmp_path: Path
+) -> None:
+    """They were loaded, and the first forecast or update ended with an error of pandas or torch."""
+    folder = copy_of(forecaster, tmp_path / "model")
+    (path,) = folder.glob("tensors-*")
+    tensors = load(path.read_bytes())
+    content = save(tensors | {name: change(tensors[name])})
+    path.write_bytes(content)
+    forge(folder, ("tensors_sha256",), hashlib.sha256(content).hexdigest())
+    forge(folder, ("not_finite",), sorted(tensors))
+    with pytest.raises(ModelFileError, match="does not describe a DeepLFM"):
+        deeplfm.load(folder)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "../../tensors-01234567.safetensors", "", None])
+def test_names_of_files_that_are_not_ours_are_refused(
+    forecaster: Path, panel: Path, name: str | None, tmp_path: Path
+) -> None:
+    folder = copy_of(forecaster, tmp_path / "model")
+    forge(folder, ("tensors",), name)
+    with pytest.raises(ModelFileError, match="does not describe where its tensors are"):
+        deeplfm.load(folder)
+    for keys in (("parts", "files", 0), ("parts", "folder")):
+        folder = copy_of(panel, tmp_path / str(keys[-1]))
+        forge(folder, keys, name)
+        with pytest.raises(ModelFileError):
+            deeplfm.load(folder).forecast(2)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"width": "1"}, {"begin": None}, {"clocks": [{"frequency": {}, "std": 1.0, "lasting": 1.0}]}],
+    ids=str,
+)
+def test_clocks_with_a_value_of_another_kind_are_refused(changes: dict[str, Any]) -> None:
+    shape = Shape(np.ones((2, 1), dtype=np.int64), np.ones(2), 0.1, 0.0, 1.0, 1.0, 1.0)
+    known = ClocksConfig((Clock(1.0, 0.1, 2.0),), (shape,), 0.0, 0.5)
+    assert ClocksConfig.from_dict(known.to_dict()).to_dict() == known.to_dict()
+    with pytest.raises(ValueError, match=r" of (ClocksConfig|Clock) is "):
+        ClocksConfig.from_dict(known.to_dict() | changes)
 
 
 @pytest.mark.parametrize(

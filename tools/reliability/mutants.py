@@ -48,10 +48,11 @@ class Target(NamedTuple):
 
 TARGETS = {
     "storage": Target(("io/storage.py",), ("tests/unit/io/test_storage_folders.py",)),
-    "objective": Target(("objective.py",), ("tests/unit/test_naive.py",)),
+    "objective": Target(("objective.py",), ("tests/unit/test_objective.py",)),
     "features": Target(
-        ("features/ode2.py", "features/projections.py", "features/response.py"),
-        ("tests/contract/test_feature_maps.py",),
+        ("features/ode2.py", "features/response.py", "features/products.py"),
+        ("tests/exact/test_first_order_response.py", "tests/exact/test_second_order_response.py",
+          "tests/contract/test_feature_maps.py"),
     ),
 }  # fmt: skip
 

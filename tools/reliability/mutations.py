@@ -5,10 +5,10 @@
     python tools/reliability/mutations.py --count 2000
 
 Bits are flipped, bytes deleted, inserted, repeated or zeroed, files cut, swapped with those of another
-model or replaced by folders, pipes and links. Models are a selection, a panel, forces that outputs share
-and a warped clock, and what a killed fit of each of these has left. In some cases a value of a
-description is changed and given the right checksum, as by somebody who means it; such a file may
-describe another model, but must not raise anything but an error of deeplfm.
+model or replaced by folders, pipes and links; parts and units of runs are exchanged whole. Models are a
+selection, a panel, forces that outputs share and a warped clock, and what a killed fit of each of these
+has left. In some cases a value of a description is changed and given the right checksum, as by somebody
+who means it; such a file may describe another model, but must not raise anything but an error of deeplfm.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def mutate(folder: Path, other: Path, random: np.random.Generator) -> str:
     """Change a folder in one of many ways; the name of the way."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     path = paths[random.integers(len(paths))]
-    way = int(random.integers(len(CONTENT) + 6))
+    way = int(random.integers(len(CONTENT) + 7))
     if way < len(CONTENT):
         path.write_bytes(CONTENT[way](path.read_bytes(), random))
         return CONTENT[way].__name__
@@ -101,8 +101,35 @@ def mutate(folder: Path, other: Path, random: np.random.Generator) -> str:
         make = (path.mkdir, lambda: os.mkfifo(path), lambda: path.symlink_to("/dev/zero"))
         make[random.integers(3)]()
         return "no file"
+    if way == len(CONTENT) + 2 and _pieces(folder):
+        exchange(folder, other, random)
+        return "exchange"
     reseal(folder, random)
     return "resealed"
+
+
+def exchange(folder: Path, other: Path, random: np.random.Generator) -> None:
+    """Put whole parts or finished units, each with the right checksum, in places of others."""
+    own, foreign = _pieces(folder), _pieces(other)
+    first, second = (own[i] for i in random.integers(len(own), size=2))
+    if foreign and random.random() < 0.5:
+        second = foreign[random.integers(len(foreign))]
+    if first.is_dir() and second.is_dir():
+        content = folder.with_name("content")
+        shutil.copytree(second, content)
+        shutil.rmtree(first)
+        content.rename(first)
+    elif first.is_file() and second.is_file():  # a part keeps its checksum and gets the number
+        content_of_second = second.read_bytes()
+        first.unlink()
+        number, rest = first.name.split("-")[1], second.name.split("-", 2)[-1]
+        (first.parent / f"part-{number}-{rest}").write_bytes(content_of_second)
+
+
+def _pieces(folder: Path) -> list[Path]:
+    """Parts of a panel, finished units and states."""
+    found = [path for path in folder.rglob("*") if path.name in ("done", "state-0", "state-1")]
+    return sorted([*found, *folder.rglob("part-*.safetensors")])
 
 
 def reseal(folder: Path, random: np.random.Generator) -> None:
@@ -207,10 +234,10 @@ KINDS = {
 }
 
 
-def killed_run(kind: str, folder: Path) -> None:
+def killed_run(kind: str, folder: Path, seed: int = 0) -> None:
     """Leave the checkpoint of a run that was killed in the middle."""
     if kind in ("panel", "shared forces"):  # the last unit is not finished
-        KINDS[kind].fit(0, checkpoint=folder)
+        KINDS[kind].fit(seed, checkpoint=folder)
         last = sorted(path for path in folder.iterdir() if path.name != "run")[-1]
         shutil.rmtree(last) if last.is_dir() else last.unlink()
         return
@@ -224,7 +251,7 @@ def killed_run(kind: str, folder: Path) -> None:
 
     loop._Run._step = step  # type: ignore[method-assign]
     try:
-        KINDS[kind].fit(0, checkpoint=folder)
+        KINDS[kind].fit(seed, checkpoint=folder)
     except InterruptedError:
         pass
     finally:
@@ -263,14 +290,15 @@ def main() -> int:
         for kind, (fit, use, _) in KINDS.items():
             for seed, place in enumerate(("whole", "other")):
                 fit(seed).save(folder / kind / place)
+                killed_run(kind, folder / kind / f"{place} run", seed)
             expected[kind] = use(deeplfm.load(folder / kind / "whole"))
-            killed_run(kind, folder / kind / "run")
         for case in range(options.count):
             kind, is_run = order[case % len(order)], random.random() < 0.25
             origin, place = folder / kind, folder / "case"
             shutil.rmtree(place, ignore_errors=True)
-            shutil.copytree(origin / ("run" if is_run else "whole"), place)
-            way = mutate(place, origin / "other", random)
+            what = " run" if is_run else ""
+            shutil.copytree(origin / f"whole{what}", place)
+            way = mutate(place, origin / f"other{what}", random)
 
             def use(place: Path = place, kind: str = kind, is_run: bool = is_run) -> np.ndarray:
                 fit, use, _ = KINDS[kind]

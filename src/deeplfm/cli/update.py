@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from deeplfm.cli.options import (
     option,
 )
 from deeplfm.cli.outputs import Results, check_model_folder
+from deeplfm.io.files import locked
 
 EXAMPLES = (
     "deeplfm update vitals-model later.csv -o vitals-model-2",
@@ -46,17 +48,18 @@ def update(
     """
     folder = check_model_folder(out or model, "--out", overwrite)
     results = Results(run)
-    forecaster = load_forecaster(model, may_be_panel=True)
-    if forecaster.panel_ is not None:
-        rows = panels.read_long(forecaster, data, file)
+    # Under one lock, or two updates of one model at the same time would keep the rows of the last only.
+    with locked(folder) if folder.is_dir() else nullcontext():
+        forecaster = load_forecaster(model, may_be_panel=True)
+        is_panel = forecaster.panel_ is not None
+        before = 0 if is_panel else len(forecaster.training_)
+        rows = (panels.read_long if is_panel else read_like)(forecaster, data, file)
         forecaster.update(rows, duplicates=str(duplicates))
         forecaster.save(folder)
+    if is_panel:
         results.terminal.print(f"Updated series with {len(rows)} rows", f"Model: {folder}")
         results.print({"model": folder, "rows": len(rows)})
         return
-    before = len(forecaster.training_)
-    forecaster.update(read_like(forecaster, data, file), duplicates=str(duplicates))
-    forecaster.save(folder)
     after, added = len(forecaster.training_), len(forecaster.training_) - before
     (last,) = forecaster.timeline_.texts(forecaster.training_.index[-1:])
     results.terminal.print(f"Added {added} rows: {after} rows until {last}", f"Model: {folder}")

@@ -45,6 +45,11 @@ def is_of_clocks(model: Any) -> bool:
     return isinstance(model, Sum) and model.is_of_clocks
 
 
+def is_solved(model: Any) -> bool:
+    """Whether a declared model is solved as a Markov process, without training."""
+    return is_exact(model) or is_of_clocks(model)
+
+
 def with_errors(models: dict[str, Any], log_targets: bool | None) -> dict[str, Any]:
     """The models that take measurement errors: sums in state-space form, without logarithms."""
     if log_targets:

@@ -17,8 +17,8 @@ from deeplfm.estimators.arrays import Arrays, check_vector
 from deeplfm.estimators.by_evidence import (
     fit_by_evidence,
     is_exact,
-    is_of_clocks,
     is_positive,
+    is_solved,
     with_errors,
 )
 from deeplfm.estimators.by_others import fits_into_memory, with_others
@@ -89,8 +89,7 @@ class Fitting(DeepLFMSettings):
             if self.is_series_:
                 arrays = arrays.by_time().trimmed()
                 if not all(
-                    isinstance(model, NamedModel) or is_exact(model) or is_of_clocks(model)
-                    for model in models.values()
+                    isinstance(model, NamedModel) or is_solved(model) for model in models.values()
                 ):
                     arrays = arrays.most_recent(in_batches=self.batch_size is not None)
                 if not arrays.are_large:
@@ -159,7 +158,7 @@ class Fitting(DeepLFMSettings):
                 )
             return scaling, ModelAverage.of(model), Selection.of_one(candidate.name, history)
 
-        solved = {n: m for n, m in models.items() if is_exact(m) or is_of_clocks(m)}
+        solved = {n: m for n, m in models.items() if isinstance(m, Sum) and is_solved(m)}
         if len(solved) == len(models) and any(is_exact(model) for model in solved.values()):
             return self._fit_exactly(arrays, solved)
 

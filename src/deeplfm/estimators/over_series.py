@@ -18,6 +18,7 @@ from deeplfm.estimators.panel_columns import PanelColumns
 from deeplfm.estimators.saving import _parameters, restored_parameters
 from deeplfm.estimators.settings import DeepLFMSettings
 from deeplfm.io.archive import reading
+from deeplfm.io.parts import NAME
 from deeplfm.io.storage import PARTS, write_folder
 from deeplfm.selection.backends import on_backend
 from deeplfm.statespace import Prior
@@ -201,6 +202,8 @@ class OverSeries(DeepLFMSettings):
             model = cls(**restored_parameters(description["parameters"]))
             named = description[PARTS]
             folder = Path(path).resolve() / Path(named["folder"]).name
-            parts: list[bytes | Path] = [folder / Path(name).name for name in named["files"]]
+            if not all(map(NAME.fullmatch, (*named["files"],))) or "\0" in folder.name:
+                raise ValueError(f"its parts are {named!r:.80}")
+            parts: list[bytes | Path] = [folder / name for name in named["files"]]
             model.panel_ = Panel.restored(description["panel"], parts)
         return model

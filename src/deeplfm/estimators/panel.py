@@ -35,7 +35,7 @@ from deeplfm.io.parts import content_of, unpack
 from deeplfm.io.typed import checked
 from deeplfm.selection.backends import LostWorkerError, as_finished, is_cluster, n_workers
 from deeplfm.statespace import PRIOR, Prior
-from deeplfm.training.checkpoint import checkpointed
+from deeplfm.training.checkpoint import checkpointed, kept_in
 from deeplfm.training.interruption import graceful_interrupts, stop_requested, within
 from deeplfm.training.progress import progress_bar
 
@@ -76,16 +76,16 @@ class Panel:
         settings = forecaster.get_params() | {"checkpoint": None, "n_jobs": 1, "backend": None}
         settings |= {"progress": False, "time_limit": None}
         size = max(1, min(_MOST_IN_PART, len(frames) // _FEWEST_PARTS))
-        work = FitPart(type(forecaster), settings, columns, options, [])
-
-        def identity() -> Mapping[str, Any]:
-            kept = {name: repr(value) for name, value in sorted(settings.items())}
-            roles = {name: repr(value) for name, value in asdict(columns).items()}
-            given = {"options": repr(options), "pooled": is_pooled, "versions": versions()}
-            return kept | roles | given | {"data": _digest(frames)}
+        kept = {name: repr(value) for name, value in sorted(settings.items())}
+        roles = {name: repr(value) for name, value in asdict(columns).items()}
+        given = {"options": repr(options), "pooled": is_pooled, "versions": versions()}
+        identity = kept | roles | given | {"data": _digest(frames)}
+        run_name = hashlib.sha256(repr(identity).encode()).hexdigest()
+        work = FitPart(type(forecaster), settings, columns, options, [], run_name)
 
         with (
-            checkpointed(forecaster.checkpoint, identity),
+            checkpointed(forecaster.checkpoint, lambda: identity),
+            kept_in(None),  # whole parts are kept: candidates of two series may have the same name
             graceful_interrupts(),
             within(forecaster.time_limit),
         ):
@@ -97,7 +97,10 @@ class Panel:
                     name: replace(PRIOR, widening=item.widening) for name, item in prior.items()
                 }
                 work = work._replace(parameters=settings | {"prior": widened})
-            tasks = [work._replace(frames=some) for some in batched(frames, size)]
+            tasks = [
+                work._replace(frames=some, belongs_to=f"{run_name} {number}")
+                for number, some in enumerate(batched(frames, size))
+            ]
             parts, rows = run.fits(tasks)
         table = pd.DataFrame(rows, columns=["part", "number", *Row._fields]).set_index("series")
         return cls(columns, parts, table.rename_axis(columns.series), prior)

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pandas as pd
 from torch import Tensor
@@ -23,7 +23,7 @@ from deeplfm.io.archive import reading, tensors_under
 from deeplfm.io.parts import content_of, pack, parts_in, unpack, write_parts
 from deeplfm.selection.backends import LostWorkerError, as_finished
 from deeplfm.statespace import Prior
-from deeplfm.training.checkpoint import not_checkpointed
+from deeplfm.training.checkpoint import going_on, restoring
 from deeplfm.training.interruption import stop_reason, stop_requested
 from deeplfm.training.progress import no_bars, progress_bar
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _MOST_POOLED = 200  # series that the shared prior is learned from
 _PRIOR_PART = 999_999  # number of the file of a checkpoint that holds the prior
+_BELONGS = "belongs_to"
 LOST = "its worker ended each time, most likely for lack of memory"
 FITTED, FAILED, LEFT_OUT = "fitted", "failed", "left out"
 _ENDED = {"interrupt": "the fit was interrupted", "time": "the time limit was reached"}
@@ -63,14 +64,14 @@ class FitPart(NamedTuple):
     columns: PanelColumns
     options: dict[str, Any]
     frames: list[tuple[Any, pd.DataFrame]]
+    belongs_to: str  # the run and the number of the part, by which a checkpoint knows it again
 
     def one(self, frame: pd.DataFrame) -> DeepLFMForecaster:
         """A forecaster of one series."""
         roles = self.columns
-        with not_checkpointed():  # parts are kept, not series
-            return self.kind(**self.parameters).fit(
-                frame, roles.time, roles.targets, roles.covariates or None, **self.options
-            )
+        return self.kind(**self.parameters).fit(
+            frame, roles.time, roles.targets, roles.covariates or None, **self.options
+        )
 
 
 class FittedPart(NamedTuple):
@@ -92,6 +93,7 @@ def fit_part(work: FitPart) -> FittedPart:
         tensors |= {f"{number}.{key}": value for key, value in parts.items()}
         table.append(row)
     content = {"series": described, "table": [row._asdict() for row in table]}
+    content[_BELONGS] = work.belongs_to
     return FittedPart(pack(content, tensors), table, any(row.status == LEFT_OUT for row in table))
 
 
@@ -235,19 +237,17 @@ class Run:
 
     def fits(self, tasks: list[FitPart]) -> tuple[list[bytes | Path], list[tuple[Any, ...]]]:
         """Content of all parts, and rows of the table: those that the folder has, and the others."""
-        kept = {} if self.place is None else parts_in(self.place)
         parts: dict[int, bytes | Path] = {}
         tables: dict[int, list[Row]] = {}
-        for number in range(len(tasks)):
-            if number in kept:
-                parts[number] = kept[number]
-                described, _ = unpack(content_of(kept[number]))
-                tables[number] = [Row(**row) for row in described["table"]]
+        for number, task in enumerate(tasks):
+            if (kept := self._kept(number, task.belongs_to)) is not None:
+                parts[number], described = kept
+                with restoring(cast(Path, self.place)):
+                    tables[number] = [Row(**row) for row in described["table"]]
         for number, done in self._each("series", fit_part, tasks, parts):
             parts[number], tables[number] = done.content, done.table
-            if self.place is not None and not done.was_cut:
-                (name,) = write_parts(self.place, [(number, done.content)])
-                parts[number] = self.place / name
+            if not done.was_cut:
+                parts[number] = self._keep(number, done.content)
         rows = [
             (part, number, *row)
             for part in range(len(tasks))
@@ -259,9 +259,9 @@ class Run:
         self, work: FitPart, frames: list[tuple[Any, pd.DataFrame]], size: int
     ) -> dict[str, Prior] | None:
         """The prior that a sample of the series shares."""
-        kept = {} if self.place is None else parts_in(self.place)
-        if _PRIOR_PART in kept:
-            return read_prior(unpack(content_of(kept[_PRIOR_PART]))[0]["prior"])
+        if (kept := self._kept(_PRIOR_PART, work.belongs_to)) is not None:
+            with restoring(cast(Path, self.place)):
+                return read_prior(kept[1]["prior"])
         chosen = sorted(random.Random(0).sample(range(len(frames)), min(len(frames), _MOST_POOLED)))
         tasks = [
             work._replace(frames=[frames[i] for i in some])
@@ -270,9 +270,32 @@ class Run:
         found = dict(self._each("prior", evidence_of_part, tasks, {}))
         known = [found[number] for number in sorted(found) if isinstance(found[number], list)]
         prior = pooled_prior([item for items in known for item in items])
-        if self.place is not None and not stop_requested():
-            write_parts(self.place, [(_PRIOR_PART, pack({"prior": plain_prior(prior)}, {}))])
+        if not stop_requested():
+            content = {"prior": plain_prior(prior), _BELONGS: work.belongs_to}
+            self._keep(_PRIOR_PART, pack(content, {}))
         return prior
+
+    def _kept(self, number: int, belongs_to: str) -> tuple[Path, dict[str, Any]] | None:
+        """The file of a part that an earlier run has kept, and its description."""
+        path = None if self.place is None else parts_in(self.place).get(number)
+        if path is None:
+            return None
+        described, _ = unpack(content_of(path))
+        with restoring(path.parent):
+            if described[_BELONGS] != belongs_to:
+                raise ValueError(f"{path.name} is of another run, or another part of this one")
+        return path, described
+
+    def _keep(self, number: int, content: bytes) -> bytes | Path:
+        """Write a part where this run is kept; a full disk must not end the run."""
+        if self.place is None:
+            return content
+        try:
+            (name,) = write_parts(self.place, [(number, content)])
+        except OSError as error:
+            going_on(f"{self.place} cannot be written ({error.strerror or error}).")
+            return content
+        return self.place / name
 
     def _each(
         self,

@@ -155,8 +155,15 @@ def _check_predictions(regressor: DeepLFMRegressor) -> None:
     with torch.no_grad():
         posterior = regressor.model_.posterior(rows[:, None].repeat(1, regressor.n_features_in_))
         mean, std = posterior.mean, posterior.std()
-    if mean.shape != (len(rows), regressor.labels_.n_outputs) or bool((mean + std).isnan().any()):
-        raise ValueError("its prediction has another shape, or is not a number")
+    if mean.shape != (len(rows), regressor.labels_.n_outputs) or not bool(
+        (mean + std).isfinite().all()
+    ):
+        raise ValueError("its prediction has another shape, or is not finite")
+    if not all(bool(item.isfinite().all()) for item in regressor.model_.parameters()):
+        raise ValueError("a parameter is not finite")
+    scales = [m.temperature for m in regressor.model_.members if m.temperature is not None]
+    if not all(bool(((scale > 0) & scale.isfinite()).all()) for scale in scales):
+        raise ValueError("a temperature is not positive")
 
 
 def _check_next_row(forecaster: DeepLFMForecaster) -> None:
@@ -244,6 +251,8 @@ def _scaling(tensors: dict[str, Tensor], n_outputs: int) -> Scaling:
         if tensor.shape != shape or tensor.dtype != dtype:
             found = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
             raise ValueError(f"scaling.{field.name} is {found}, expected {dtype} of shape {shape}")
+        if field.name != "bounds" and not bool(tensor.isfinite().all()):
+            raise ValueError(f"scaling.{field.name} must be finite")
         if field.name.endswith("_scale") and not bool((tensor > 0).all()):
             raise ValueError(f"scaling.{field.name} must be positive")
     return Scaling(**{name: tensor.numpy() for name, tensor in tensors.items()})

@@ -257,7 +257,9 @@ class Timeline:
         return torch.from_numpy(values.copy())
 
     def from_ticks(self, ticks: Tensor) -> pd.Index:
-        """Times of their ticks."""
+        """Times of their ticks, which are in order."""
+        if not (ticks.isfinite().all() and (ticks.diff() > 0).all()):
+            raise ValueError("its times are not in order")
         return self._index(ticks.numpy()).rename(self.name)
 
     def to_dict(self) -> dict[str, Any]:

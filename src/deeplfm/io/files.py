@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +26,7 @@ _USER_CACHES = {"darwin": "~/Library/Caches", "win32": "~/AppData/Local"}
 _PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "gpytorch")
 _UNFINISHED = re.compile(r"\.(.+)\.[0-9a-f]{8}\.unfinished")
 _OLD = 3600.0  # seconds: a file that nobody has written to for so long is of a killed run
+_held: ContextVar[frozenset[tuple[int, int]]] = ContextVar("held", default=frozenset())
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -114,6 +116,8 @@ def flush_folder(folder: Path) -> None:
 def locked(folder: Path, blocking: bool = True) -> Iterator[bool]:
     """Hold a folder's lock, which ends with this process; yields whether it is held.
 
+    Work inside may lock the folder again, so that a model can be read, changed and saved under one lock.
+
     Args:
         folder: it gets no file for its lock. Some network file systems cannot lock a folder.
         blocking: wait for another process to release it; otherwise raise an error.
@@ -123,8 +127,18 @@ def locked(folder: Path, blocking: bool = True) -> Iterator[bool]:
     except ImportError:  # not on this system
         yield False
         return
-    handle = os.open(folder, os.O_RDONLY)
     try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise InputError(
+            f"{folder}: the folder cannot be read ({error.strerror}). Give one that you may write to."
+        ) from error
+    place = (os.fstat(handle).st_dev, os.fstat(handle).st_ino)
+    before = _held.get()
+    try:
+        if place in before and blocking:
+            yield True
+            return
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if blocking else fcntl.LOCK_NB))
         except BlockingIOError as error:
@@ -134,8 +148,10 @@ def locked(folder: Path, blocking: bool = True) -> Iterator[bool]:
         except OSError:
             yield False
         else:
+            _held.set(before | {place})
             yield True
     finally:
+        _held.set(before)
         os.close(handle)
 
 

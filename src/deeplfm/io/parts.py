@@ -17,7 +17,7 @@ from torch import Tensor
 from deeplfm.errors import ModelFileError
 from deeplfm.io.files import read_regular, write_whole
 
-_NAME = re.compile(r"part-(\d{6})-([0-9a-f]{64})\.safetensors")
+NAME = re.compile(r"part-(\d{6})-([0-9a-f]{64})\.safetensors")
 _DESCRIPTION = "description"
 MOST_BYTES = 2**34  # of a part
 
@@ -65,7 +65,7 @@ def content_of(part: bytes | Path) -> bytes:
             f"load: {part} cannot be read ({error.strerror or error}). Load the model again, or save it "
             "again if its folder was changed."
         ) from error
-    found = _NAME.fullmatch(part.name)
+    found = NAME.fullmatch(part.name)
     if found is None or hashlib.sha256(content).hexdigest() != found[2]:
         raise ModelFileError(
             f"load: {part} is damaged (its SHA-256 is not the one in its name). Restore it, or save the "
@@ -76,7 +76,7 @@ def content_of(part: bytes | Path) -> bytes:
 
 def parts_in(folder: Path) -> dict[int, Path]:
     """Files of parts in a folder, by their numbers."""
-    found = ((_NAME.fullmatch(path.name), path) for path in folder.glob("part-*"))
+    found = ((NAME.fullmatch(path.name), path) for path in folder.glob("part-*"))
     return {int(match[1]): path for match, path in found if match}
 
 

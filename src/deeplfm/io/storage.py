@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable
@@ -34,6 +36,7 @@ DESCRIPTION = "model.json"
 OPTIONS = "run.toml"  # of the command line that fitted the model
 PARTS = "parts"  # what a description calls the folder of the parts of a model
 _TENSORS, _PARTS = "tensors-", "parts-"
+_NAME = re.compile(_TENSORS + r"[0-9a-f]{8}\.safetensors")
 MOST_DESCRIPTION_BYTES, MOST_TENSOR_BYTES = 2**26, 2**34
 _N_TRIES = 20  # of a reader, while others replace the model
 
@@ -65,13 +68,19 @@ def write_folder(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         flush_folder(folder.parent)
-    except OSError as error:
-        raise InputError(f"save: cannot make folder {folder}: {error.strerror}.") from error
+    except (OSError, ValueError) as error:  # a zero byte in its name
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"save: cannot make folder {folder}: {reason}.") from error
     with locked(folder) as is_alone:
         before = _named_tensors(folder)
         place = _write_parts(folder, parts)
         named = {} if place is None else {PARTS: place}
-        name = _write(folder, description | named, tensors)
+        try:
+            name = _write(folder, description | named, tensors)
+        except BaseException:
+            if place is not None:
+                shutil.rmtree(folder / place["folder"], ignore_errors=True)
+            raise
         # The description names its tensors and was written last: until it was renamed into place the
         # folder held the old model. Without a lock another process may be writing, or have written.
         for old in folder.glob(f"{_TENSORS}*") if is_alone else [folder / str(before)]:
@@ -141,9 +150,10 @@ def _write(folder: Path, description: dict[str, Any], tensors: dict[str, Tensor]
 def read_folder(path: str | Path) -> Contents:
     """Read the folder that :func:`write_folder` wrote; everything is verified against its checksum."""
     folder = Path(path)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # pathlib raises an error where a name is too long, or forbidden
         raise ModelFileError(
-            f"load: {folder} is not a folder. Give the one that save() or deeplfm fit made."
+            f"load: {folder} is not a folder that can be read. Give the one that save() or deeplfm fit "
+            "made."
         )
     for attempt in range(_N_TRIES):
         description = _read_description(folder)
@@ -157,7 +167,7 @@ def read_folder(path: str | Path) -> Contents:
 def _read_tensors(
     folder: Path, description: dict[str, Any], may_be_replaced: bool
 ) -> dict[str, Tensor]:
-    path = folder / Path(description["tensors"]).name
+    path = folder / description["tensors"]
     try:
         content = read_regular(path, MOST_TENSOR_BYTES)
     except OSError as error:
@@ -185,10 +195,10 @@ def _read_tensors(
 
 def _read_description(folder: Path) -> dict[str, Any]:
     path = folder / DESCRIPTION
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise ModelFileError(
-            f"load: {folder} has no {DESCRIPTION}, so it is not a deeplfm model or was not written "
-            "to its end. Save the model again."
+            f"load: {folder} has no {DESCRIPTION} that can be read, so it is not a deeplfm model or was "
+            "not written to its end. Save the model again."
         )
     try:
         text = read_regular(path, MOST_DESCRIPTION_BYTES).decode()
@@ -205,7 +215,8 @@ def _read_description(folder: Path) -> dict[str, Any]:
         raise _damaged(path, f"damaged ({str(error)[:200]})") from error
     if not is_whole:
         raise _damaged(path, "damaged or was edited (its content does not match its SHA-256)")
-    if not isinstance(description.get("tensors"), str):
+    name = description.get("tensors")
+    if not (isinstance(name, str) and _NAME.fullmatch(name)):
         raise ModelFileError(
             f"load: {path} does not describe where its tensors are. Save the model again."
         )
@@ -245,11 +256,17 @@ def _check_version(folder: Path, description: dict[str, Any]) -> None:
 
 def check_target(folder: Path, where: str) -> None:
     """Refuse a folder that holds anything but a model, or what a killed save has left."""
-    if folder.exists() and not folder.is_dir():
+    if os.path.exists(folder) and not os.path.isdir(folder):
         raise InputError(f"{where}: {folder} is a file. Give the name of a folder.")
-    if not folder.is_dir() or (folder / DESCRIPTION).exists():
+    if not os.path.isdir(folder) or os.path.exists(folder / DESCRIPTION):
         return
-    if any(not _is_left(path.name) for path in folder.iterdir()):
+    try:
+        names = os.listdir(folder)
+    except OSError as error:
+        raise InputError(
+            f"{where}: folder {folder} cannot be read ({error.strerror}). Give a new or empty folder."
+        ) from error
+    if any(not _is_left(name) for name in names):
         raise InputError(
             f"{where}: folder {folder} holds other files and no deeplfm model. "
             "Give a new or empty folder."

@@ -7,6 +7,8 @@ from math import isfinite
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 Declared = TypeVar("Declared")
 
 
@@ -41,6 +43,10 @@ def _is(value: Any, kind: Any) -> bool:
         return isinstance(value, origin) and all(_is(item, inner[0]) for item in value)
     if origin is tuple:
         return isinstance(value, tuple) and len(value) == len(inner) and all(map(_is, value, inner))
+    if origin is np.ndarray:
+        return (
+            isinstance(value, origin) and value.dtype.kind in "fi" and bool(isfinite(value.sum()))
+        )
     if kind is float:
         return _is_number(value, int | float) and isfinite(value)
     if kind is int:

@@ -99,7 +99,6 @@ def describe_result(result: Any) -> Contents | None:
         "dtype": str(models[0].likelihood.inflation.dtype).removeprefix("torch."),
         "device": str(models[0].likelihood.inflation.device),
         "history": asdict(history),
-        "is_scored": bool(scores),
     }
     return description, tensors
 
@@ -119,12 +118,12 @@ def restore_result(contents: Contents, item: Any) -> Any:
     n_models = len(item.members) if isinstance(item, FittedCandidate) else 1
     if len(models) != n_models:
         raise ValueError(f"{len(models)} models in place of {n_models}")
-    if isinstance(item, FittedCandidate) or not description["is_scored"]:
-        return models, history
     score, gap_score = (
         _score(tensors_under(f"{name}.", tensors)) for name in ("score", "gap_score")
     )
-    return FittedCandidate(item, models[0], history, score, gap_score)  # type: ignore[arg-type]
+    if isinstance(item, FittedCandidate) or score is None:
+        return models, history
+    return FittedCandidate(item, models[0], history, score, gap_score)
 
 
 def _score(tensors: dict[str, Tensor]) -> Score | None:

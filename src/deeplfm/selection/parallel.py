@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -15,7 +14,7 @@ import torch
 from deeplfm.errors import TrainingDivergedError, UnsuitableError
 from deeplfm.kernels import are_compiled, compiled_kernels
 from deeplfm.selection.backends import LostWorkerError, calls_in_pool, end_with, is_cluster
-from deeplfm.training.checkpoint import current_place, kept_in, restoring, unit
+from deeplfm.training.checkpoint import Place, current_place, kept_in, restoring, unit
 from deeplfm.training.interruption import (
     graceful_interrupts,
     stop_reason,
@@ -104,11 +103,11 @@ def _kept(function: Callable[[Item], Result], item: Item, label: str) -> Result 
     name = unit_name(label, item)
     if name is None:
         return function(item)
-    with unit(name) as place:
-        if place is None:
+    with unit(name) as own:
+        if own is None:
             return function(item)
-        if kept := place.result():
-            with restoring(place.folder):
+        if kept := own.result():
+            with restoring(own.place.folder):
                 return restore_result(kept, item)
         result: Result | Exception
         try:
@@ -117,7 +116,7 @@ def _kept(function: Callable[[Item], Result], item: Item, label: str) -> Result 
             result = error
         contents = None if stop_requested() else describe_result(result)
         if contents is not None:
-            place.finish(*contents)
+            own.finish(*contents)
         return result
 
 
@@ -164,7 +163,7 @@ class _Work(NamedTuple):
     function: Callable[[Any], Any]
     item: Any
     label: str
-    place: Path | None
+    place: Place | None
     is_compiled: bool
     span: _Span
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from deeplfm.io.typed import checked
 from deeplfm.statespace.phase_solve import Priors, Sample
 from deeplfm.statespace.phases import Clock, Shape
 
@@ -70,4 +71,4 @@ class ClocksConfig:
             )
             for sample in data["samples"]
         )
-        return cls(clocks, shapes, data["begin"], data["width"], samples)
+        return checked(cls(clocks, shapes, data["begin"], data["width"], samples))

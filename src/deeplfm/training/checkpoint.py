@@ -8,6 +8,8 @@ are functions of a seed and a step, so that a state has parameters, moments of t
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import re
 import shutil
 import time
@@ -19,21 +21,38 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from deeplfm.errors import MISUSES, ConfigError, InputError, ModelFileError
 from deeplfm.io.files import locked
-from deeplfm.io.storage import Contents, read_folder, write_folder
+from deeplfm.io.storage import DESCRIPTION, Contents, read_folder, write_folder
 from deeplfm.training.distributed import world
 
 _LEAST_SECONDS, _COST = 1.0, 0.02  # between two states; part of the time that may be spent on them
 _RUN, _DONE, _STATES = "run", "done", ("state-0", "state-1")
+_BELONGS = "belongs_to"  # what the description of a unit calls its run and its name in it
 _RATES = ("lr", "initial_lr")
 _COUNTS, _RATE_LISTS = ("last_epoch", "_step_count"), ("base_lrs", "_last_lr")
 _MOST_SHOWN = 3  # differences of two runs
+
+
+class Place(NamedTuple):
+    """Where something of a run is kept.
+
+    Attributes:
+        folder: of its files.
+        name: of the run and of what is kept, which its files hold: those of another run are not used.
+    """
+
+    folder: Path
+    name: str
+
+    def inside(self, name: str) -> Place:
+        """The place of a part."""
+        return Place(self.folder / _file_name(name), f"{self.name}/{name}")
 
 
 @dataclass
@@ -41,25 +60,25 @@ class Unit:
     """A part of a run that is kept when it is finished.
 
     Attributes:
-        folder: of its files.
+        place: of its files.
         n_runs: how many training runs it has begun.
     """
 
-    folder: Path
+    place: Place
     n_runs: int = 0
 
     def result(self) -> Contents | None:
         """Description and tensors of its result, if it is finished."""
-        return world().same(lambda: _read(self.folder / _DONE))
+        return world().same(lambda: _read(self.place, _DONE))
 
     def finish(self, description: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Keep its result, and drop the states on the way to it."""
-        if _write(self.folder / _DONE, description, tensors):
-            for path in self.folder.glob("training-*"):
+        if _write(self.place, _DONE, description, tensors):
+            for path in self.place.folder.glob("training-*"):
                 shutil.rmtree(path, ignore_errors=True)
 
 
-_place: ContextVar[Path | None] = ContextVar("place", default=None)
+_place: ContextVar[Place | None] = ContextVar("place", default=None)
 _unit: ContextVar[Unit | None] = ContextVar("unit", default=None)
 
 
@@ -77,32 +96,27 @@ def checkpointed(
     if folder is None:
         yield
         return
-    place = Path(folder)
     own = dict(identity())
+    digest = hashlib.sha256(json.dumps(own, sort_keys=True, default=repr).encode()).hexdigest()
+    place = Place(Path(folder), digest)
     if not world().writes:  # what the first process keeps, it sends to the others
         with _set(_place, place):
             yield
         return
     try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"checkpoint: cannot make folder {place}: {error.strerror}.") from error
-    with locked(place, blocking=False):
-        _check_run(place, own)
+        place.folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:  # a zero byte in its name
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"checkpoint: cannot make folder {folder}: {reason}.") from error
+    with locked(place.folder, blocking=False):
+        _check_run(place.folder, own)
         with _set(_place, place):
             yield
 
 
-@contextmanager
-def not_checkpointed() -> Iterator[None]:
-    """Keep no state of the work inside, whose result the caller keeps."""
-    with _set(_place, None):
-        yield
-
-
 def _check_run(folder: Path, identity: dict[str, Any]) -> None:
     """Write what a run is, or compare it with the run that the folder is of."""
-    if not (folder / _RUN).exists():
+    if not os.path.exists(folder / _RUN):
         if any(folder.iterdir()):
             raise InputError(
                 f"checkpoint: folder {folder} holds other files. Give a new or empty folder."
@@ -130,13 +144,13 @@ def _check_run(folder: Path, identity: dict[str, Any]) -> None:
         )
 
 
-def current_place() -> Path | None:
+def current_place() -> Place | None:
     """Where the units of the current work are kept, to be given to another process."""
     return _place.get()
 
 
 @contextmanager
-def kept_in(place: Path | None) -> Iterator[None]:
+def kept_in(place: Place | None) -> Iterator[None]:
     """Keep units in a place, in a process to which it was given."""
     with _set(_place, place):
         yield
@@ -146,7 +160,7 @@ def kept_in(place: Path | None) -> Iterator[None]:
 def part(name: str) -> Iterator[None]:
     """A part of a run whose units have names of their own."""
     place = _place.get()
-    with _set(_place, place and place / _file_name(name)):
+    with _set(_place, place and place.inside(name)):
         yield
 
 
@@ -154,7 +168,7 @@ def part(name: str) -> Iterator[None]:
 def unit(name: str) -> Iterator[Unit | None]:
     """A unit of the current work; ``None`` where nothing is kept."""
     place = _place.get()
-    found = None if place is None else Unit(place / _file_name(name))
+    found = None if place is None else Unit(place.inside(name))
     with _set(_unit, found):
         yield found
 
@@ -162,8 +176,8 @@ def unit(name: str) -> Iterator[Unit | None]:
 class States:
     """The last two states of a training run, written when the last one is old enough."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, place: Place) -> None:
+        self.place = place
         self._due = time.monotonic() + _LEAST_SECONDS
         self._next = 0
 
@@ -174,15 +188,15 @@ class States:
         if within is None:
             return None
         within.n_runs += 1
-        return cls(within.folder / f"training-{within.n_runs}")
+        return cls(within.place.inside(f"training-{within.n_runs}"))
 
     def last(self) -> Contents | None:
         """The state of the largest step that can be read; the next one will replace the other."""
         return world().same(self._last)
 
     def _last(self) -> Contents | None:
-        found = [(slot, _read(self.folder / name)) for slot, name in enumerate(_STATES)]
-        with restoring(self.folder):
+        found = [(slot, _read(self.place, name)) for slot, name in enumerate(_STATES)]
+        with restoring(self.place.folder):
             readable = [(int(kept[0]["step"]), slot, kept) for slot, kept in found if kept]
         if not readable:
             return None
@@ -198,7 +212,7 @@ class States:
     def write(self, description: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Replace the older of both states."""
         began = time.monotonic()
-        if _write(self.folder / _STATES[self._next], description, tensors):
+        if _write(self.place, _STATES[self._next], description, tensors):
             self._next = 1 - self._next
         now = time.monotonic()
         self._due = now + max(_LEAST_SECONDS, (now - began) / _COST)
@@ -259,28 +273,39 @@ def restore_optimiser(
     decline.load_state_dict(decline.state_dict() | schedule)
 
 
-def _write(folder: Path, description: dict[str, Any], tensors: dict[str, Tensor]) -> bool:
+def _write(
+    place: Place, name: str, description: dict[str, Any], tensors: dict[str, Tensor]
+) -> bool:
     """Write a folder, if it is for this process to do; a full disk must not end the work to be kept."""
     if not world().writes:
         return False
     try:
-        write_folder(folder, description, tensors)
+        write_folder(place.folder / name, description | {_BELONGS: place.name}, tensors)
     except InputError as error:
-        warnings.warn(f"checkpoint: {error} Going on without it.", stacklevel=2)
+        going_on(error)
         return False
     return True
 
 
-def _read(folder: Path) -> Contents | None:
-    """Contents of a folder; ``None`` where it holds nothing, or nothing whole."""
+def _read(place: Place, name: str) -> Contents | None:
+    """Contents of a folder; ``None`` where it holds nothing, nothing whole, or something else."""
+    folder = place.folder / name
     if not folder.is_dir():
         return None
     try:
-        return read_folder(folder)
+        description, tensors = read_folder(folder)
+        if description.pop(_BELONGS, None) == place.name:
+            return description, tensors
+        going_on(f"{folder} is of another run, or of another part of this one.")
     except ModelFileError as error:
-        if (folder / "model.json").exists():
-            warnings.warn(f"checkpoint: {error} Going on without it.", stacklevel=2)
-        return None
+        if (folder / DESCRIPTION).exists():
+            going_on(error)
+    return None
+
+
+def going_on(reason: object) -> None:
+    """Warn that something is not kept, or cannot be used."""
+    warnings.warn(f"checkpoint: {reason} Going on without it.", stacklevel=3)
 
 
 @contextmanager

@@ -134,7 +134,7 @@ class _Run:
             optimiser, lambda k: low + (1 - low) * 0.5 * (1 + math.cos(math.pi * k / n_steps))
         )
         if self.states and self.began is not None:
-            with restoring(self.states.folder):
+            with restoring(self.states.place.folder):
                 restore_optimiser(optimiser, decline, self.began)
             self.began = None
         return decline
@@ -143,7 +143,7 @@ class _Run:
         """Go on from the last state of the same run, if there is one."""
         state = self.states and self.states.last()
         if self.states and state:
-            with restoring(self.states.folder):
+            with restoring(self.states.place.folder):
                 self._restore(*state)
         # Machines may differ in the last bits of the initial values.
         self.model.load_state_dict(world().same(self.model.state_dict))

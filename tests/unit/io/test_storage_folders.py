@@ -14,6 +14,7 @@ import torch
 
 from deeplfm.errors import InputError, ModelFileError
 from deeplfm.io import storage
+from deeplfm.io.files import locked
 from deeplfm.io.storage import read_folder, write_folder
 
 TENSORS = {
@@ -102,9 +103,10 @@ def test_a_save_that_fails_leaves_the_old_model(
 
     monkeypatch.setattr(storage, "write_whole", full)
     expected = InputError if isinstance(error, OSError) else KeyboardInterrupt
-    with pytest.raises(expected, match=r"No space left|^$"):
-        write_folder(folder, {"key": 3}, {})
-    assert names(folder) == before
+    for parts in ([], [b"a part"]):
+        with pytest.raises(expected, match=r"No space left|^$"):
+            write_folder(folder, {"key": 3}, {}, parts)
+        assert names(folder) == before
     assert read_folder(folder)[0]["key"] != 3
 
 
@@ -235,7 +237,58 @@ def test_targets_that_are_not_ours_are_refused(tmp_path: Path) -> None:
 def test_parts_of_the_model_before_are_removed(folder: Path) -> None:
     for content in (b"first", b"second"):
         storage.write_folder(folder, {}, {}, [content])
-    places = [path for path in folder.iterdir() if path.is_dir()]
-    assert [file.read_bytes() for path in places for file in path.iterdir()] == [b"second"]
+    (place,) = (path for path in folder.iterdir() if path.is_dir())
+    (file,) = place.iterdir()
+    assert file.read_bytes() == b"second"
+    assert read_folder(folder)[0][storage.PARTS] == {"folder": place.name, "files": [file.name]}
     storage.write_folder(folder, {}, {})
     assert not any(path.is_dir() for path in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OSError(28, "No space left on device"), InputError),
+        (ModelFileError("lost"), ModelFileError),
+    ],
+)
+def test_parts_that_cannot_be_written_leave_the_old_model(
+    folder: Path, error: OSError, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    before = names(folder)
+    monkeypatch.setattr(storage, "write_parts", fails)
+    with pytest.raises(kind, match=r"No space left on device|lost"):
+        write_folder(folder, {}, {}, [b"a part"])
+    assert names(folder) == before
+
+
+@pytest.mark.parametrize(("name", "reason"), [("x" * 5000, "File name too long"), ("a\0b", "null")])
+def test_names_that_the_system_refuses_are_input_errors(
+    tmp_path: Path, name: str, reason: str
+) -> None:
+    with pytest.raises(InputError, match=f"save: cannot make folder .*{reason}"):
+        write_folder(tmp_path / name, {}, {})
+    with pytest.raises(ModelFileError, match="is not a folder that can be read"):
+        read_folder(tmp_path / name)
+
+
+def test_a_folder_that_cannot_be_read_is_an_input_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    for name in ("listdir", "open"):
+        with monkeypatch.context() as patch:
+            patch.setattr(storage.os, name, refused)
+            with pytest.raises(InputError, match=r"cannot be read .Permission denied"):
+                write_folder(tmp_path, {}, {})
+
+
+def test_a_folder_can_be_locked_again_by_the_work_that_holds_it(folder: Path) -> None:
+    with locked(folder) as outer, locked(folder) as inner:
+        write_folder(folder, {"key": 4}, {})
+        assert outer and inner and read_folder(folder)[0]["key"] == 4
