@@ -139,7 +139,6 @@ class ClocksLFM(KeptRows):
     @torch.no_grad()
     def calibrate(self) -> None:
         """Set width and density of forecasts by those of known rows from earlier origins."""
-        known = ~self.y.isnan()
         found: list[tuple[Predictive, Tensor]] = []
         for first, last in origins(len(self.x)):
             if stop_requested():
