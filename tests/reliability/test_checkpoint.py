@@ -28,7 +28,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "phases": {"model": "reference(n_features=5)", "n_steps": 9},
     "plateau": {"model": "sinusoids + broadband", "n_steps": 12, "patience": 3},
     "batches": {"model": "sinusoids + broadband", "n_steps": 12, "batch_size": 20},
-    "selection": {"model": {"a": "sinusoids + level", "b": "trend + level"}, "n_steps": 5},
+    "selection": {"model": {"a": "sinusoids + broadband", "b": "trend + broadband"}, "n_steps": 5},
     "families": {
         "model": {"a": "autoregression", "b": "nearest-neighbour GP", "c": "trend + broadband"}
     },
@@ -267,7 +267,7 @@ from deeplfm.training import checkpoint
 checkpoint._LEAST_SECONDS, checkpoint._COST = 0.0, 1e9
 x = np.linspace(0, 10, 60)
 model = deeplfm.DeepLFMRegressor(
-    {"a": "sinusoids + level", "b": "trend + level"}, n_steps=40, n_jobs=2,
+    {"a": "sinusoids + broadband", "b": "trend + broadband"}, n_steps=40, n_jobs=2,
     progress=False, checkpoint=sys.argv[1])
 model.fit(x, np.sin(3 * x)).save(sys.argv[2])
 """

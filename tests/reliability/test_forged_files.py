@@ -149,7 +149,17 @@ def test_names_of_files_that_are_not_ours_are_refused(
     ids=str,
 )
 def test_clocks_with_a_value_of_another_kind_are_refused(changes: dict[str, Any]) -> None:
-    shape = Shape(np.ones((2, 1), dtype=np.int64), np.ones(2), 0.1, 0.0, 1.0, 1.0, 1.0)
+    shape = Shape(
+        np.ones((2, 1), dtype=np.int64),
+        np.ones(2),
+        0.1,
+        0.0,
+        1.0,
+        1.0,
+        1.0,
+        amplitude=0.1,
+        amplitude_lasting=5.0,
+    )
     known = ClocksConfig((Clock(1.0, 0.1, 2.0),), (shape,), 0.0, 0.5)
     assert ClocksConfig.from_dict(known.to_dict()).to_dict() == known.to_dict()
     with pytest.raises(ValueError, match=r" of (ClocksConfig|Clock) is "):

@@ -197,7 +197,8 @@ class StateSpaceLFM(KeptRows):
         if reach is not None:
             self.likelihood.set_support(x, y, reach)
         order = x[:, 0].argsort(stable=True)
-        order = order[self.is_active(x[order])]
+        if self.config[0].is_recent:
+            order = order[x[order, 0] >= self.config[0].begin]
         self.x, self.y = x[order].to(self.x), y[order].to(self.y)
         weight = x.new_ones(len(x)) if row_weight is None else row_weight
         self.row_weight = weight[order].to(self.row_weight)

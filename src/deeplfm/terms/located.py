@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from deeplfm.errors import UnsuitableError
 from deeplfm.statespace import SeasonConfig, StateSpaceConfig
 from deeplfm.statespace.solved import Known
 from deeplfm.terms.covariates import Covariates
@@ -27,16 +26,11 @@ def with_sinusoids(
 ) -> list[tuple[SeasonConfig, ...]]:
     """Seasons of each output, and after them the sinusoids that stand out beside them."""
     series = all_series(Covariates().unexplained(rows))
-    found = [
-        _sinusoids(*pair, _frequencies_of(own), most)
-        for pair, own in zip(series, seasons, strict=True)
-    ]
-    if not any(found):
-        raise UnsuitableError("a frequency that stands out, in one output")
-    return [
-        (*own, _as_season(lines)) if lines else own
-        for own, lines in zip(seasons, found, strict=True)
-    ]
+    found = []
+    for pair, own in zip(series, seasons, strict=True):
+        frequencies = _sinusoids(*pair, _frequencies_of(own), most)
+        found.append((*own, _as_season(frequencies)) if frequencies else own)
+    return found
 
 
 def located(config: StateSpaceConfig, known: Known, is_found: bool) -> StateSpaceConfig:

@@ -149,7 +149,7 @@ def test_blocks_are_found_by_the_names_of_their_terms() -> None:
 
 def test_a_term_reads_what_earlier_terms_leave() -> None:
     """The season takes out both of its sinusoids; what is left is the noise of ten per cent."""
-    model = (Season() + Sinusoids(3)).build(rows(1), BuildContext())
+    model = (Season() + Sinusoids(3)).build_features(rows(1), BuildContext())
     sinusoids = model.output_layer.block("sinusoids").features
     assert bool((sinusoids.sensitivity[0, 0, 1:] < 0.05).all())
     noise = float(model.gaussian.log_variance.detach().exp()[0])
