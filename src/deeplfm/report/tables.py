@@ -95,7 +95,7 @@ def selection_table(selection: Selection, targets: list[str]) -> Table | None:
         cells = zip(shifted, weights, strict=True)
         rows.append([name, *(f"{amount(score, 3)} ({percent(weight)})" for score, weight in cells)])
     return Table(
-        "Candidates: MNLL on the last part of the data, which was held out (lower is better; for targets "
+        "Candidates: MNLL of known rows that were forecast (lower is better; for targets "
         "in their own units), and weight in the forecast.",
         ["candidate", *targets],
         rows,

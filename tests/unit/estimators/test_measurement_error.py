@@ -116,4 +116,4 @@ def test_several_rows_of_one_time_are_refused():
 def test_the_default_tries_only_models_that_take_errors():
     time, y, error, _ = series(120)
     model = DeepLFMRegressor(n_jobs=1).fit(time, y, measurement_error=error)
-    assert set(model.selection_.index) == {"level", "reversion"}
+    assert set(model.selection_.index) == {"level", "reversion", "sinusoids"}

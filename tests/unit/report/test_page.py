@@ -130,7 +130,7 @@ def test_without_forecast_and_scores_the_page_shows_the_fit(
     assert "A <b>title</b>" in found.text and "<b>" not in found.raw.split("</head>")[0]
     assert "has not been scored" in found.text
     assert "The forecast as a table" not in found.text
-    assert "which was held out" in found.text
+    assert "known rows that were forecast" in found.text
 
 
 def test_timestamps_covariates_and_whole_numbers_as_names(tmp_path: Path) -> None:

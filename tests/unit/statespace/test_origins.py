@@ -44,7 +44,7 @@ def test_widths_that_are_wrong_are_corrected(level, low, high):
 def test_the_model_that_forecasts_better_has_the_higher_density():
     known = random_walk()
     right, wrong = (calibrate(CONFIG, known, draws_with(0.1, noise)) for noise in (0.1, 3.0))
-    assert right.log_density > wrong.log_density + 1
+    assert right.log_density > wrong.log_density + 0.2
 
 
 def test_few_rows_have_no_origins():
@@ -77,7 +77,7 @@ def test_the_density_is_that_of_the_forecasts():
         prediction = model.posterior(x[n_before : n_before + 3])
         spread = found.scale * prediction.std()[:, 0].numpy()
         after = known.y[n_before : n_before + 3]
-        total += norm.logpdf(after, prediction.mean[:, 0].numpy(), spread).mean()
+        total += norm.logpdf(after, prediction.mean[:, 0].numpy(), spread).mean() / 4
     np.testing.assert_allclose(found.log_density, total, rtol=1e-9)
 
 
@@ -100,8 +100,10 @@ def test_only_forecasts_are_widened_and_draws_as_much_as_intervals():
 
 def test_weights_are_those_of_the_densities_and_equal_where_one_is_missing():
     models = [StateSpaceLFM([CONFIG, CONFIG]) for _ in range(2)]
+    for model in models:
+        model.n_origins.fill_(2)
     models[0].forecast_density.copy_(torch.tensor([-1.0, torch.nan]))
-    models[1].forecast_density.copy_(torch.tensor([-1.0 + np.log(3), 5.0]))
+    models[1].forecast_density.copy_(torch.tensor([-1.0 + np.log(3) / 2, 5.0]))
     torch.testing.assert_close(
         _weights(models), torch.tensor([[0.25, 0.5], [0.75, 0.5]], dtype=torch.float64)
     )
