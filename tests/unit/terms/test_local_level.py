@@ -18,7 +18,7 @@ def test_a_level_has_the_increments_of_its_process(damped: bool) -> None:
     A part is lost to the period, four records, and 4/(100π²) to harmonics that are left out.
     """
     rows = Rows(TIME, torch.sin(3 * TIME))
-    model = (Sinusoids(1) + LocalLevel(damped)).build(rows, BuildContext())
+    model = (Sinusoids(1) + LocalLevel(damped)).build_features(rows, BuildContext())
     sinusoids = model.output_layer.block("sinusoids").features
     sinusoids.set_sensitivity(torch.zeros_like(sinusoids.sensitivity))
     with torch.no_grad():
