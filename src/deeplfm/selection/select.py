@@ -51,18 +51,6 @@ class Comparison:
         """Candidates that are to be members of the average."""
         return [item.candidate.name for item in self._members]
 
-    def left_as_it_was(self, average: ModelAverage, names: list[str]) -> Selection:
-        """The record of a comparison that leaves an average of some candidates as it was."""
-        selection = self.selection
-        selection.members, selection.is_for_gaps = names, [False] * len(names)
-        for record in selection.candidates:
-            if record.name in names:
-                record.reason = ""
-                record.weight = average.weight[names.index(record.name)].tolist()
-            elif record.status == "fitted":
-                record.reason = "it does not lead the state-space models by enough"
-        return selection
-
     def refit(self, rows: RowSource) -> tuple[ModelAverage, Selection]:
         """Refit the members on all rows, those of the comparison, and average them.
 
