@@ -25,6 +25,7 @@ from deeplfm.selection.candidate import Candidate
 from deeplfm.selection.parallel import attempt_all
 from deeplfm.selection.record import CandidateResult, Selection
 from deeplfm.statespace import ClocksLFM, StateSpaceLFM
+from deeplfm.statespace.fit import MOST_ROWS
 from deeplfm.terms import Sum
 from deeplfm.terms.candidates import IN_GAPS
 from deeplfm.training import Rows
@@ -221,7 +222,9 @@ def _on_better_scale(
             found.append(None)
             evidence.append(np.full(len(is_log), -np.inf))
             continue
-        jacobian = torch.where(rows.y.isnan(), 0.0, scaling.log_jacobian(rows.y))
+        known = ~rows.y.isnan()
+        is_seen = known & (known.flip(0).cumsum(0).flip(0) <= MOST_ROWS)  # by the evidence
+        jacobian = torch.where(is_seen, scaling.log_jacobian(rows.y), 0.0)
         found.append((model, seconds))
         evidence.append((model.log_evidence - (jacobian * rows.counts).sum(0)).numpy())
     better = is_log | (may_be_log & (evidence[1] > evidence[0]))

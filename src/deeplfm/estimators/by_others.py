@@ -29,11 +29,12 @@ from deeplfm.statespace.origins import scale_of
 from deeplfm.training import Rows
 from deeplfm.training.rows import RowSource, condition
 
-_N_PATTERNS = 6  # copies of the pattern of the gaps, each elsewhere in the record
+_N_PATTERNS, _FEW_PATTERNS = 6, 2  # copies of the pattern of the gaps, each elsewhere in the record
 _MOST_HIDDEN = 0.3  # of the known values of an output
 _USUAL_GAP = 0.05  # of the rows
 _N_DRAWS = 2  # of the parameters of a model in state-space form
 _WORST = -1e12  # log density of a model without a prediction
+_FEW_VALUES = 50_000  # rows × outputs: beyond, the last model alone is tried, in fewer patterns
 _MOST_VALUES = 30_000_000  # rows × columns of all outputs: memory
 
 Array = NDArray[np.float64]
@@ -54,6 +55,8 @@ def with_others(
 ) -> ModelAverage:
     """The average with models that know the other outputs, as members for gaps; and their record."""
     rows = source.everything()
+    if rows.y.numel() > _FEW_VALUES:
+        candidates = candidates[-1:]
     near = next((item for item in average.members[::-1] if isinstance(item, StateSpaceLFM)), None)
     start = {} if near is None else {item.name: near for item in candidates}
     try:
@@ -121,12 +124,13 @@ def _patterns(known: Bool[Tensor, "N D"]) -> list[Bool[Tensor, "N D"]]:
     In an output without gaps, a part of the rows is hidden, in each at another time.
     """
     n_rows, missing = len(known), ~known & known.any(1, keepdim=True)
+    n_patterns = _N_PATTERNS if known.numel() <= _FEW_VALUES else _FEW_PATTERNS
     for d in (~missing.any(0)).nonzero()[:, 0].tolist():
         begin = d * n_rows // known.shape[1]
         missing[begin : begin + math.ceil(_USUAL_GAP * n_rows), d] = True
     found = []
-    for k in range(1, _N_PATTERNS + 1):
-        hidden = missing.roll(k * n_rows // (_N_PATTERNS + 1), 0) & known
+    for k in range(1, n_patterns + 1):
+        hidden = missing.roll(k * n_rows // (n_patterns + 1), 0) & known
         for d, some in enumerate(hidden.T):
             if not bool(known[:, d].any()):
                 continue

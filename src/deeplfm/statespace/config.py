@@ -115,6 +115,13 @@ class StateSpaceConfig:
     n_memory: int = 0
     is_recent: bool = False
 
+    @property
+    def n_states(self) -> int:
+        """Number of values of the Markov processes at each time, at least 1."""
+        n_evolving = sum(season.n_evolving for season in self.seasons)
+        own = self.has_level + self.has_reversion + 2 * self.has_damped_level
+        return max(own + 2 * n_evolving, 1)
+
     def to_dict(self) -> dict[str, Any]:
         """The declaration as plain data."""
         return asdict(self)

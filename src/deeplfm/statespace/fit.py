@@ -18,6 +18,7 @@ from deeplfm.statespace.solved import Known
 from deeplfm.training.interruption import stop_requested, time_left, within
 
 MOST_ROWS = 5_000  # whose evidence determines the parameters: the most recent
+_MOST_STATES = 30_000  # of all these rows: fewer rows where each has many
 REACH = 5.0  # standard deviations of the prior that the optimiser may go
 _STEPS = 40  # of the optimiser
 _TOLERANCE = 1e-6  # of the log posterior density, relative
@@ -61,7 +62,8 @@ def fit_output(
         fallback: parameters to take where no time is left to fit any.
         by_prior: draw the parameters from their prior, whatever the rows.
     """
-    posterior = Posterior(Evidence([config], [Known(*(part[-MOST_ROWS:] for part in known))]))
+    n_rows = min(MOST_ROWS, _MOST_STATES // config.n_states)
+    posterior = Posterior(Evidence([config], [Known(*(part[-n_rows:] for part in known))]))
     mean, spread = posterior.mean, posterior.spread
     lowest, highest = mean - REACH * spread, mean + REACH * spread
     names = Layout(config).names
