@@ -159,6 +159,7 @@ class Fitting(DeepLFMSettings):
             return scaling, ModelAverage.of(model), Selection.of_one(candidate.name, history)
 
         solved = {n: m for n, m in models.items() if isinstance(m, Sum) and is_solved(m)}
+        solved = dict(sorted(solved.items(), key=lambda item: is_exact(item[1])))  # clocks first
         if len(solved) == len(models) and any(is_exact(model) for model in solved.values()):
             return self._fit_exactly(arrays, solved)
 

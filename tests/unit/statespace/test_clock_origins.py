@@ -71,3 +71,11 @@ def test_rows_without_a_cycle_have_no_clock() -> None:
     left_out = model.selection_["left_out"]
     assert "cycle" in left_out.get("clocks", "cycle")
     assert np.isfinite(model.predict(np.arange(30.0, 35.0))).all()
+
+
+def test_clocks_that_rows_do_not_suit_are_left_out_wherever_they_stand() -> None:
+    y = 5 + 0.1 * np.arange(14) + 0.01 * np.random.default_rng(3).normal(size=14)
+    candidates = {"line": "trend", "clock": "warped"}
+    model = DeepLFMRegressor(candidates, progress=False).fit(np.arange(14.0), y)
+    assert model.model_.members[0].components == ["trend"]
+    assert "cycle" in model.selection_.loc["clock", "left_out"]
