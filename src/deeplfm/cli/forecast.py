@@ -62,6 +62,10 @@ def forecast(
     quantiles: Annotated[
         str | None, option(None, "LEVELS", "Quantiles between 0 and 1, such as 0.1,0.5,0.9.")
     ] = None,
+    conformal: Annotated[
+        int | None,
+        option(None, "ORIGINS", "Set widths by fits at this many earlier origins.", min=1),
+    ] = None,
     fallback: Annotated[
         bool,
         flag(None, "--fallback", "Repeat the last season of series that could not be fitted."),
@@ -91,6 +95,7 @@ def forecast(
     chosen: dict[str, Any] = {
         "level": _numbers(level, "--level"),
         "quantiles": _numbers(quantiles, "--quantiles"),
+        "conformal": conformal,
     }
     if forecaster.panel_ is not None:
         panels.refuse_pages(plot, report)

@@ -92,18 +92,17 @@ def fit_by_evidence(
     may_be_log: NDArray[np.bool_],
     is_log: NDArray[np.bool_],
     seed: int,
-    shares_forces: bool = False,
+    is_by_last: bool = True,
 ) -> tuple[Scaling, ModelAverage, Selection]:
     """Fit candidates that are solved as Markov processes to all rows, and average them.
 
     Args:
-        prepare: scaling, rows and candidates, with logarithms of some targets, each output alone or with
-            forces that it shares; the last candidate is the cheapest, and its evidence compares both
-            scales.
+        prepare: scaling, rows and candidates, with logarithms of some targets; or, instead of the
+            candidates, the model of each output alone whose evidence compares both scales.
         may_be_log: targets whose logarithms are compared by the evidence.
         is_log: targets that are modelled by their logarithm in any case.
         seed: of all that is random.
-        shares_forces: a candidate has forces that outputs share.
+        is_by_last: that model is the last candidate, which is the cheapest.
     """
     may_be_log = may_be_log & ~is_log
     with within(time_left() / 2):
@@ -111,7 +110,7 @@ def fit_by_evidence(
     scaling, rows, candidates = prepare(is_log, False)
     selection = Selection()
     with part(scaling.digest):
-        found = _in_turn(candidates, rows, seed, last, shares_forces, selection)
+        found = _in_turn(candidates, rows, seed, last, is_by_last, selection)
     models = [model for _, model, _ in found]
     weight = _weights(models)
     for (candidate, model, seconds), share in zip(found, weight, strict=True):
@@ -145,11 +144,11 @@ def _in_turn(
     rows: Rows,
     seed: int,
     last: tuple[Solved, float] | None,
-    shares_forces: bool,
+    is_by_last: bool,
     selection: Selection,
 ) -> Found:
     """The last candidate, which may be fitted already, and then the others from its parameters."""
-    if last is None or shares_forces:
+    if last is None or not is_by_last:
         near = {} if last is None else {candidates[-1].name: last[0]}
         first = fit_all(candidates[-1:], rows, seed, "all rows", near)
     else:
@@ -172,17 +171,16 @@ def fit_all(
     """Candidates, their models and seconds; those that no time is left for are missing, but not all.
 
     A checkpoint keeps the models under the label. Searches start from the parameters of other models.
-    Candidates that such rows do not suit are recorded in the selection.
+    Candidates that such rows do not suit are recorded in the selection; without one they are refused.
     """
     function = partial(_build, rows=rows, seed=seed, near=near)
     attempts = attempt_all(function, candidates, is_optional=True, label=label, progress=False)
     found: Found = []
     for candidate, result, seconds in attempts:
-        if isinstance(result, UnsuitableError):
-            if selection is not None:
-                record = CandidateResult(candidate.name, seconds=seconds)
-                record.leave_out(result)
-                selection.candidates.append(record)
+        if isinstance(result, UnsuitableError) and selection is not None:
+            record = CandidateResult(candidate.name, seconds=seconds)
+            record.leave_out(result)
+            selection.candidates.append(record)
         elif isinstance(result, Exception):
             raise result
         else:
@@ -205,7 +203,7 @@ def _on_better_scale(
     """Targets to model by their logarithm; the last candidate and its seconds, if it was fitted so.
 
     Logarithms are taken where the rows are more probable by them, under the last candidate of each output
-    alone.
+    alone; or of all outputs, if they are on common clocks.
     """
     if not may_be_log.any():
         return is_log, None
@@ -226,7 +224,9 @@ def _on_better_scale(
         is_seen = known & (known.flip(0).cumsum(0).flip(0) <= MOST_ROWS)  # by the evidence
         jacobian = torch.where(is_seen, scaling.log_jacobian(rows.y), 0.0)
         found.append((model, seconds))
-        evidence.append((model.log_evidence - (jacobian * rows.counts).sum(0)).numpy())
+        densities = (jacobian * rows.counts).sum(0)
+        is_joint = isinstance(model, ClocksLFM)  # outputs on common clocks
+        evidence.append((model.log_evidence - (densities.sum() if is_joint else densities)).numpy())
     better = is_log | (may_be_log & (evidence[1] > evidence[0]))
     same = [item for some, item in zip(scales, found, strict=True) if (some == better).all()]
     return better, same[0] if same else None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,6 +25,7 @@ from deeplfm.predictive.mixture import Predictive, nmse
 from deeplfm.selection.backends import LostWorkerError, as_finished, n_workers, on_backend
 from deeplfm.training.progress import progress_bar
 
+_WIDEST = 1 - 1e-12  # interval of a forecast
 SCORES = ("nmse", "mnll", "crps", "rmse", "mae", "coverage95")
 
 
@@ -30,6 +33,24 @@ def score_table(
     regressor: DeepLFMRegressor, x: Float64[ndarray, "N P"], truth: pd.DataFrame
 ) -> pd.DataFrame:
     """Scores of each target over the rows where it is known."""
+    return _compared(regressor, x, truth).scores
+
+
+class _Fold(NamedTuple):
+    """A forecast from one origin beside the later values.
+
+    Attributes:
+        scores: one row for each target.
+        position: the predictive distribution function at each value.
+    """
+
+    scores: pd.DataFrame
+    position: pd.DataFrame
+
+
+def _compared(
+    regressor: DeepLFMRegressor, x: Float64[ndarray, "N P"], truth: pd.DataFrame
+) -> _Fold:
     target = torch.from_numpy(truth.to_numpy(dtype=np.float64).copy())
 
     def question(posterior: Predictive, rows: slice) -> tuple[Tensor, ...]:
@@ -54,7 +75,9 @@ def score_table(
         index=pd.Index(truth.columns, name="target"),
     )
     # targets that are constant over the scored rows have no variance to compare with
-    return table.assign(nmse=table["nmse"].where(np.isfinite(table["nmse"])))
+    table["nmse"] = table["nmse"].where(np.isfinite(table["nmse"]))
+    known = pd.DataFrame(position.where(~target.isnan(), torch.nan).numpy(), columns=truth.columns)
+    return _Fold(table, known)
 
 
 def backtest(
@@ -66,8 +89,59 @@ def backtest(
     bounds: Array | None = None,
 ) -> pd.DataFrame:
     """Scores of each fold and target; see ``DeepLFMForecaster.backtest``."""
-    origins = rolling_origins(observed, folds, horizon)
-    tables: dict[int, pd.DataFrame] = {}
+    found = _folds(settings, x, observed, rolling_origins(observed, folds, horizon), bounds)
+    tables = [fold.scores.assign(fold=number) for number, fold in enumerate(found, start=1)]
+    columns = ["fold", "target", "train_rows", "test_rows", "start", "end", *SCORES]
+    return pd.concat(tables, ignore_index=True)[columns]
+
+
+def conformal(
+    settings: dict[str, Any],
+    x: Float64[ndarray, "N P"],
+    observed: pd.DataFrame,
+    folds: int,
+    horizon: int,
+    bounds: Array | None = None,
+) -> Callable[[float], list[float]]:
+    """From a nominal quantile to the one to ask for instead, for each target.
+
+    Central intervals become as wide as those that held the nominal share of the values after several
+    origins in the past: split conformal prediction. The score of a value is how far it is from the
+    median, in probability under its forecast.
+    """
+    found = _folds(settings, x, observed, rolling_origins(observed, folds, horizon), bounds)
+    scores = (2 * pd.concat([fold.position for fold in found]) - 1).abs()
+
+    def instead(quantile: float) -> list[float]:
+        share = abs(2 * quantile - 1)
+        widths = [_conformal_width(column, share, folds) for _, column in scores.items()]
+        return [(1 + math.copysign(width, 2 * quantile - 1)) / 2 for width in widths]
+
+    return instead
+
+
+def _conformal_width(scores: pd.Series, share: float, folds: int) -> float:
+    """The central interval whose share of further values is at least the one asked for."""
+    known = np.sort(scores.dropna())
+    rank = math.ceil((len(known) + 1) * share - 1e-9)
+    if rank > len(known):
+        raise InputError(
+            f"conformal: {len(known)} values of {scores.name!r} follow {folds} origins, and an interval "
+            f"of {share:.4g} needs {math.ceil(share / (1 - share) - 1e-9)}. Give more origins, or a "
+            "narrower interval."
+        )
+    return min(float(known[rank - 1]), _WIDEST) if rank else 0.0
+
+
+def _folds(
+    settings: dict[str, Any],
+    x: Float64[ndarray, "N P"],
+    observed: pd.DataFrame,
+    origins: list[tuple[int, int]],
+    bounds: Array | None,
+) -> list[_Fold]:
+    """Fits of a model to the rows before each origin, compared with the rows after it."""
+    found: dict[int, _Fold] = {}
     with on_backend(settings["backend"]), progress_bar("backtest", settings["progress"]) as bar:
         bar.update(0, len(origins), np.nan)
         n_jobs = min(n_workers(settings["n_jobs"]), len(origins))
@@ -75,17 +149,16 @@ def backtest(
         if n_jobs > 1:  # folds at a time, in place of candidates
             own |= {"n_jobs": 1, "backend": None}
         work = partial(_fold, settings | own, x, observed, bounds)
-        for index, table in as_finished(work, origins, n_jobs):
-            if isinstance(table, LostWorkerError):
-                raise table
-            if table is None:
-                if not tables:
+        for index, fold in as_finished(work, origins, n_jobs):
+            if isinstance(fold, LostWorkerError):
+                raise fold
+            if fold is None:
+                if not found:
                     raise KeyboardInterrupt
                 break  # the fit has warned, and an incomplete fold has no score
-            tables[index] = table.assign(fold=index + 1)
-            bar.update(len(tables), len(origins), float(table["mnll"].mean()))
-    columns = ["fold", "target", "train_rows", "test_rows", "start", "end", *SCORES]
-    return pd.concat([tables[index] for index in sorted(tables)], ignore_index=True)[columns]
+            found[index] = fold
+            bar.update(len(found), len(origins), float(fold.scores["mnll"].mean()))
+    return [found[index] for index in sorted(found)]
 
 
 def _fold(
@@ -94,8 +167,8 @@ def _fold(
     observed: pd.DataFrame,
     bounds: Array | None,
     window: tuple[int, int],
-) -> pd.DataFrame | None:
-    """Scores of one origin; ``None`` if its fit was interrupted."""
+) -> _Fold | None:
+    """The forecast from one origin; ``None`` if its fit was interrupted."""
     origin, end = window
     regressor = DeepLFMRegressor(**settings)
     with warnings.catch_warnings():
@@ -104,10 +177,10 @@ def _fold(
     regressor.scaling_ = regressor.scaling_.bounded(bounds)
     if regressor.fit_result_.interrupted:
         return None
-    scores = score_table(regressor, x[origin:end], observed.iloc[origin:end])
-    scores = scores.rename(columns={"rows": "test_rows"}).reset_index()
+    fold = _compared(regressor, x[origin:end], observed.iloc[origin:end])
+    scores = fold.scores.rename(columns={"rows": "test_rows"}).reset_index()
     first, last = observed.index[origin], observed.index[end - 1]
-    return scores.assign(train_rows=origin, start=first, end=last)
+    return fold._replace(scores=scores.assign(train_rows=origin, start=first, end=last))
 
 
 def rolling_origins(

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names
 
-from deeplfm.errors import ConfigError
+from deeplfm.errors import ConfigError, UnsuitableError
 from deeplfm.estimators.arrays import Arrays, check_vector
 from deeplfm.estimators.by_evidence import (
     fit_by_evidence,
@@ -35,7 +35,7 @@ from deeplfm.selection.candidate import Candidate
 from deeplfm.selection.fitting import fit_candidate
 from deeplfm.selection.record import Selection
 from deeplfm.selection.select import compare
-from deeplfm.terms import NamedModel, Sum
+from deeplfm.terms import Dlfm, NamedModel, Sum
 from deeplfm.training import Rows, RowSource, StoredRows
 from deeplfm.training.checkpoint import checkpointed, part, unit
 from deeplfm.training.distributed import check_same, together, world
@@ -160,8 +160,15 @@ class Fitting(DeepLFMSettings):
 
         solved = {n: m for n, m in models.items() if isinstance(m, Sum) and is_solved(m)}
         solved = dict(sorted(solved.items(), key=lambda item: is_exact(item[1])))  # clocks first
-        if len(solved) == len(models) and any(is_exact(model) for model in solved.values()):
-            return self._fit_exactly(arrays, solved)
+        if isinstance(only, Dlfm):
+            solved = {name: only.of_cycles for name in models}
+        has_exact = any(is_exact(model) for model in solved.values())
+        if len(solved) == len(models) and (has_exact or arrays.x.shape[1] == 1):
+            try:
+                return self._fit_exactly(arrays, solved)
+            except UnsuitableError:
+                if not isinstance(only, Dlfm):
+                    raise
 
         def trial(is_log: NDArray[np.bool_]) -> Trial:
             """A single candidate is compared with none: the held-out rows calibrate it."""
@@ -206,15 +213,16 @@ class Fitting(DeepLFMSettings):
         self, arrays: Arrays, models: dict[str, Sum]
     ) -> tuple[Scaling, ModelAverage, Selection]:
         """The average that forecasts, by the evidence; the cheapest sum is the last."""
+        judge = next(reversed(models.values())).alone
 
         def prepare(
             is_log: NDArray[np.bool_], is_alone: bool
         ) -> tuple[Scaling, Rows, list[Candidate]]:
             scaling = self._scaling(arrays, is_log)
             rows = self._rows(arrays, scaling).everything()
-            sums: dict[str, Model] = {
-                name: model.alone if is_alone else model for name, model in models.items()
-            }
+            sums: dict[str, Model] = dict(models)
+            if is_alone:
+                sums = {next(reversed(models)): judge}
             return scaling, rows, self._candidates(sums, float(scaling.x_scale[0]))
 
         n_outputs = arrays.y.shape[1]
@@ -230,7 +238,7 @@ class Fitting(DeepLFMSettings):
                 may_be_log,
                 self._logarithms(arrays, by_itself=False),
                 self.random_state,
-                shares_forces=any(model != model.alone for model in models.values()),
+                is_by_last=judge == next(reversed(models.values())),
             )
         if world().size > 1 and world().writes:
             warnings.warn(

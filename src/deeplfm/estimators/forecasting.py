@@ -6,16 +6,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float64
+from numpy import ndarray
 from sklearn.utils.validation import check_is_fitted
 
 from deeplfm.errors import ConfigError
+from deeplfm.estimators import evaluation
 from deeplfm.estimators.columns import Name, as_frame
-from deeplfm.estimators.evaluation import backtest, score_table
 from deeplfm.estimators.known_inputs import KnownInputs
 from deeplfm.estimators.over_series import OverSeries, over_series
 from deeplfm.estimators.predictions import fill_gaps, interval_columns, prediction_table
 from deeplfm.estimators.record import Record
 from deeplfm.estimators.regressor import DeepLFMRegressor
+from deeplfm.estimators.scaling import Array
 from deeplfm.estimators.timeline import Timeline
 from deeplfm.predictive.mixture import Predictive
 
@@ -44,6 +47,7 @@ class Forecasting(OverSeries):
         *,
         level: float | list[float] | None = None,
         quantiles: float | list[float] | None = None,
+        conformal: int | None = None,
         fallback: bool = False,
     ) -> pd.DataFrame:
         """Expected values of the targets and intervals that hold an observation, by time.
@@ -60,6 +64,10 @@ class Forecasting(OverSeries):
             coverage: probability of the interval.
             level: several intervals in place of one, in per cent, such as [80, 95].
             quantiles: quantiles in place of intervals, such as [0.1, 0.5, 0.9], or beside ``level``.
+            conformal: number of origins in the past whose later values set the widths of intervals and
+                the distances of quantiles from the median (split conformal prediction). Each origin
+                costs a fit and is followed by as many rows as are forecast. Values after one origin
+                depend on each other, so that the share inside is approximate.
             fallback: repeat the last season of those series of a panel that could not be fitted, with
                 the intervals of a seasonal random walk.
 
@@ -72,8 +80,11 @@ class Forecasting(OverSeries):
         columns = interval_columns(coverage, level, quantiles)
         index = record.ahead(horizon, until, times, covariates)
         x = record.inputs_at(index, covariates)
+        instead = None
+        if conformal is not None:
+            instead = evaluation.conformal(*self._past(), conformal, len(index), self._bounds)
         return prediction_table(
-            self.regressor_, x, self.timeline_.shown(index), self.targets_, columns
+            self.regressor_, x, self.timeline_.shown(index), self.targets_, columns, instead
         )
 
     @over_series
@@ -138,7 +149,7 @@ class Forecasting(OverSeries):
         """
         record = self._record
         values = record.unseen(record.read(as_frame(later, "later")))
-        return score_table(self.regressor_, record.inputs(values), values[self.targets_])
+        return evaluation.score_table(self.regressor_, record.inputs(values), values[self.targets_])
 
     def known_at(self, times: Any) -> pd.DataFrame:
         """Which targets were known in training at some times, by time."""
@@ -157,16 +168,22 @@ class Forecasting(OverSeries):
             horizon: number of rows; by default a tenth of all, or less where more than five folds
                 would leave less than half of the rows to the first fold.
         """
-        record = self._record
+        return evaluation.backtest(*self._past(), folds, horizon, self._bounds)
+
+    def _past(self) -> tuple[dict[str, Any], Float64[ndarray, "N P"], pd.DataFrame]:
+        """What fits at earlier origins need: settings, inputs and known values."""
         if self.measurement_error_:
             raise ConfigError(
                 "backtest: the model was fitted with measurement_error, which the training rows do not "
                 "hold. Fit to the rows before an origin, and evaluate(later), for each origin."
             )
-        x = record.inputs(record.rows)
+        record = self._record
         settings = self._settings() | {"model": self.regressor_.model, "checkpoint": None}
-        bounds = self.regressor_.scaling_.bounds
-        return backtest(settings, x, record.observed, folds, horizon, bounds)
+        return settings, record.inputs(record.rows), record.observed
+
+    @property
+    def _bounds(self) -> Array | None:
+        return self.regressor_.scaling_.bounds
 
     def _given(self, frame: pd.DataFrame | None) -> pd.DataFrame:
         """A frame of the user's, or the one that was fitted."""

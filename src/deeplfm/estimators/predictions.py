@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy import ndarray
 
 from deeplfm.errors import InputError
 from deeplfm.estimators.known_inputs import Name
+from deeplfm.predictive.mixture import Predictive
 
 if TYPE_CHECKING:
     from deeplfm.estimators.regressor import DeepLFMRegressor
@@ -59,8 +60,12 @@ def prediction_table(
     index: pd.Index,
     targets: Sequence[Name],
     quantiles: Mapping[str, float],
+    instead: Callable[[float], list[float]] | None = None,
 ) -> pd.DataFrame:
-    """Mean, standard deviation and quantiles of an observation of each target."""
+    """Mean, standard deviation and quantiles of an observation of each target.
+
+    ``instead`` gives the quantile of each target to ask for in place of a nominal one.
+    """
     ends = ["", "_std", *quantiles]
     columns = [f"{name}{end}" if end else name for name in targets for end in ends]
     twice = [name for name in columns if columns.count(name) > 1]
@@ -68,15 +73,18 @@ def prediction_table(
         raise InputError(f"forecast: two columns would be named {twice[0]!r}. Rename a target.")
     if len(index) == 0:
         return pd.DataFrame(index=index, columns=columns, dtype=float)
-    levels = list(quantiles.values())
-    mean, std, found = regressor._in_chunks(
-        x,
-        lambda posterior, _: (
-            posterior.mean,
-            posterior.std(),
-            posterior.quantile(levels).movedim(0, -1),
-        ),
-    )
+    levels = [instead(q) if instead else [q] * len(targets) for q in quantiles.values()]
+
+    def question(posterior: Predictive, _: slice) -> tuple[torch.Tensor, ...]:
+        asked = sorted({q for of_targets in levels for q in of_targets})
+        found = posterior.quantile(asked)  # L N D
+        ends = [
+            torch.stack([found[asked.index(q), :, d] for d, q in enumerate(of_targets)], dim=-1)
+            for of_targets in levels
+        ]
+        return posterior.mean, posterior.std(), torch.stack(ends, dim=-1)
+
+    mean, std, found = regressor._in_chunks(x, question)
     values = torch.cat([mean[..., None], std[..., None], found], dim=-1).flatten(1)
     return pd.DataFrame(values.numpy(), index=index, columns=columns)
 

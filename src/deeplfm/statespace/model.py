@@ -18,7 +18,7 @@ from deeplfm.randomness import numpy_for
 from deeplfm.statespace.chain import Array
 from deeplfm.statespace.config import StateSpaceConfig
 from deeplfm.statespace.fit import fit_output
-from deeplfm.statespace.origins import Calibration, Locate, calibrate
+from deeplfm.statespace.origins import Calibration, Locate, calibrate, log_std_of_scale
 from deeplfm.statespace.parameters import Layout, columns_of, inputs_of
 from deeplfm.statespace.solved import Known, Solved
 from deeplfm.training.interruption import time_left, within
@@ -84,12 +84,16 @@ class KeptRows(nn.Module):
         """At every row."""
         return torch.ones(len(x), dtype=torch.bool, device=x.device)
 
-    def _scale(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "N D"]:
+    def _scale(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "#S N D"]:
         """Factor of standard deviations: that of forecasts after the last known row of an output."""
         time = torch.where(self.y.isnan(), -torch.inf, self.x[:, :1])
         last = torch.cat([time, time.new_full((1, time.shape[1]), -torch.inf)]).amax(0)
-        scale = torch.where(x[:, :1].to(last) > last, self.forecast_scale, 1.0)
+        scale = torch.where(x[:, :1].to(last) > last, self._factors()[:, None], 1.0)
         return scale.to(x)
+
+    def _factors(self) -> Float[Tensor, "#S D"]:
+        """Factors of the standard deviations of forecasts: one for all draws, or one for each."""
+        return self.forecast_scale[None]
 
 
 class StateSpaceLFM(KeptRows):
@@ -236,6 +240,15 @@ class StateSpaceLFM(KeptRows):
             mean, variance, noise.to(mean), weight, lambda n, seed: self.draw(x, n, seed)
         )
 
+    def _factors(self) -> Float[Tensor, "S D"]:
+        """Few origins leave the factor uncertain: draws have values across its posterior."""
+        log_std = torch.as_tensor(log_std_of_scale(self.n_origins.numpy(force=True)))
+        size = self.draws.shape[1]
+        normal = torch.special.ndtri((torch.arange(size, dtype=torch.float64) + 0.5) / size)
+        normal /= normal.std(correction=0).clamp_min(1e-9)  # 0 of one draw
+        factor = torch.exp(normal[:, None] * log_std).to(self.forecast_scale)
+        return self.forecast_scale * factor / factor.square().mean(0).sqrt()
+
     @property
     def components(self) -> list[str]:
         """Names of the components."""
@@ -261,8 +274,9 @@ class StateSpaceLFM(KeptRows):
         found = torch.as_tensor(drawn).to(x)
         scale = self._scale(x)
         if bool((scale != 1).any()):
-            mean = self._moments(x)[0][torch.arange(n_draws) % self.draws.shape[1]]
-            found = mean + scale * (found - mean)
+            of_draw = torch.arange(n_draws) % self.draws.shape[1]
+            mean = self._moments(x)[0]
+            found = mean[of_draw] + scale.expand_as(mean)[of_draw] * (found - mean[of_draw])
         return found
 
     def _moments(self, x: Float[Tensor, "N P"], component: str | None = None) -> Moments:

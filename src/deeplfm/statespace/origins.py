@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import digamma
 from scipy.stats import norm
 
@@ -106,3 +107,9 @@ def scale_of(squares: Array) -> float:
     mean = float(np.clip(squares.mean(), _LEAST, _MOST)) if np.isfinite(squares).all() else 1.0
     size = math.log(mean) - (digamma(half) - math.log(half))
     return math.exp(0.5 * size * _SPREAD**2 / (_SPREAD**2 + 1 / half))
+
+
+def log_std_of_scale(n_origins: NDArray[np.int64]) -> Array:
+    """Posterior standard deviation of the logarithm of that factor; 0 where there are no origins."""
+    std = 0.5 / np.sqrt(1 / _SPREAD**2 + n_origins / 2)
+    return np.where(n_origins > 0, std, 0.0)

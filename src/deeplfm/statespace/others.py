@@ -150,9 +150,9 @@ class OtherOutputsLFM(StateSpaceLFM):
         """None ahead: it makes no forecasts."""
         return Calibration()
 
-    def _scale(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "N D"]:
+    def _scale(self, x: Float[Tensor, "N P"]) -> Float[Tensor, "1 N D"]:
         """Factor of standard deviations: that of gaps."""
-        return self.forecast_scale.to(x).expand(len(x), -1)
+        return self.forecast_scale.to(x).expand(1, len(x), -1)
 
     def _inputs(self, x: Array, output: int) -> Array:
         """Rows with the columns of the other outputs."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm.statespace.config import StateSpaceConfig
@@ -126,6 +127,10 @@ class SharedForcesLFM(StateSpaceLFM):
     def components(self) -> list[str]:
         """Names of the components."""
         return [*super().components, *([SHARED] if self.n_shared else [])]
+
+    def _factors(self) -> Float[Tensor, "#S D"]:
+        """No origins, with forces that are shared."""
+        return self.forecast_scale[None] if self.n_shared else super()._factors()
 
     def _solved(
         self, x: Tensor, component: str | None = None

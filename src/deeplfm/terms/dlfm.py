@@ -36,19 +36,18 @@ class Dlfm(NamedModel):
     n_features: int = 100
 
     @property
-    def sums(self) -> tuple[Sum, Sum]:
-        """The sum with clocks, and the one without."""
-        deep = Deep(self.hidden, n_forces=self.n_forces, n_features=self.n_features)
-        return WarpedTime() + LocalLevel(damped=True), deep + BroadBand()
+    def of_cycles(self) -> Sum:
+        """The sum for rows with a cycle, which is solved without training."""
+        return WarpedTime() + LocalLevel(damped=True)
 
     def schedule(self, n_steps: int) -> Schedule:
         """Full batches, the exact output weights solved in each step."""
         return collapsed_schedule(n_steps)
 
     def build(self, rows: Rows, context: BuildContext) -> DeepLFM | StateSpaceLFM | ClocksLFM:
-        """The first of the two sums that suits the rows."""
-        clocks, deep = self.sums
+        """The sum for cycles; where the rows have none, hidden layers."""
         try:
-            return clocks.build(rows, context)
+            return self.of_cycles.build(rows, context)
         except UnsuitableError:
-            return deep.build_features(rows, context)
+            deep = Deep(self.hidden, n_forces=self.n_forces, n_features=self.n_features)
+            return (deep + BroadBand()).build_features(rows, context)

@@ -98,3 +98,29 @@ def test_progress_is_shown_fold_by_fold(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("deeplfm.estimators.evaluation.progress_bar", progress_bar)
     model.set_params(progress=True).backtest(folds=2, horizon=5)
     assert shown == [("backtest", True), (0, 2, False), (1, 2, True), (2, 2, True)]
+
+
+def test_conformal_intervals_hold_what_they_say() -> None:
+    """Noise of two values: a normal 80 % interval holds both, and a conformal one is narrower.
+
+    96 later values set the width, so that the share inside is a draw of Beta(78, 19). It lies outside
+    0.66 to 0.92 with a probability below 0.002.
+    """
+    rng = np.random.default_rng(3)
+    values = rng.choice([-1.0, 1.0], 700) + 0.1 * rng.normal(size=700)
+    frame = pd.DataFrame({"y": values}, index=pd.RangeIndex(700, name="t"))
+    model = DeepLFMForecaster(model="trend", progress=False).fit(frame[:200])
+    later = frame["y"][200:].to_numpy()
+    shares = []
+    for conformal in (None, 8):
+        ahead = model.forecast(12, level=80, conformal=conformal)
+        low, high = ahead["y_low_80"].mean(), ahead["y_high_80"].mean()
+        shares.append(((later > low) & (later < high)).mean())
+    assert shares[0] > 0.95
+    assert 0.66 < shares[1] < min(0.92, shares[0])
+
+
+def test_a_conformal_interval_that_is_too_wide_for_the_values_is_refused() -> None:
+    model = quick().fit(waves(DAYS))
+    with pytest.raises(InputError, match=r"conformal: 4 values of 'a' follow 2 origins.*needs 19"):
+        model.forecast(2, conformal=2)

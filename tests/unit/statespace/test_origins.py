@@ -107,3 +107,15 @@ def test_weights_are_those_of_the_densities_and_equal_where_one_is_missing():
     torch.testing.assert_close(
         _weights(models), torch.tensor([[0.25, 0.5], [0.75, 0.5]], dtype=torch.float64)
     )
+
+
+def test_an_uncertain_width_is_spread_over_the_draws():
+    """Few origins: draws differ as the posterior of the factor says, and keep the mean square."""
+    model = StateSpaceLFM([CONFIG, CONFIG, CONFIG])
+    model.forecast_scale[:] = torch.tensor([2.0, 2.0, 2.0])
+    model.n_origins[:] = torch.tensor([0, 2, 6])
+    factors = model._factors()
+    torch.testing.assert_close(factors.square().mean(0).sqrt(), model.forecast_scale)
+    log_variance = factors.square().log().std(0, correction=0)
+    expected = [0.0, (1 / 0.7**2 + 1) ** -0.5, (1 / 0.7**2 + 3) ** -0.5]
+    torch.testing.assert_close(log_variance, torch.tensor(expected, dtype=torch.float64))
