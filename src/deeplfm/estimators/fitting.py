@@ -228,7 +228,10 @@ class Fitting(DeepLFMSettings):
         n_outputs = arrays.y.shape[1]
         may_be_log = np.zeros(n_outputs, bool)
         if self.log_targets is None and arrays.error is None:
-            may_be_log = is_positive(arrays)
+            is_cheap = is_exact(judge)  # a second fit of clocks needs a reason
+            may_be_log = (
+                is_positive(arrays) if is_cheap else may_be_logarithms(arrays, is_series=True)
+            )
         n_fits = len(models) + bool(may_be_log.any())
         size = f"{len(arrays)} rows" + f" of {n_outputs} outputs" * (n_outputs > 1)
         is_long = len(arrays) * n_outputs >= _MANY_VALUES

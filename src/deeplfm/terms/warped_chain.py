@@ -24,7 +24,7 @@ from deeplfm.statespace.phase_fit import (
     with_noise_of_residuals,
 )
 from deeplfm.statespace.phase_solve import Grid, Priors, Sample, State, linearise, solve
-from deeplfm.statespace.phases import JITTER, Array, Clock, Orders, Series, Shape
+from deeplfm.statespace.phases import JITTER, Array, Clock, Orders, Series, Shape, design
 from deeplfm.terms.clock_cycles import (
     ALIKE,
     BELOW_NYQUIST,
@@ -32,6 +32,7 @@ from deeplfm.terms.clock_cycles import (
     Cycle,
     by_waves,
     by_windows,
+    find_own,
     followed_back,
 )
 from deeplfm.terms.spectrum import typical_step
@@ -42,6 +43,7 @@ _MOST_TO_LEARN = 2000  # rows, the most recent, whose evidence determines the pa
 _HARMONICS, _OF_OTHERS = 40, 10  # of an output's own clock; of the others
 _FAST_ORDER, _FEW_ORDER, _SLOW_ORDER = 16, 4, 3  # of products
 _CERTAIN = (1.5, 2.0)  # least certainty of products that are kept, first and later
+_SLOWER = 2.0  # times slower than an output's own clock: that of a modulation
 _JUMP = 0.6  # radians, of a first phase
 _AMPLITUDE = 1e-8  # variance of the logarithm of an amplitude, before the evidence decides
 
@@ -75,6 +77,7 @@ def fit_clocks(series: Sequence[Series], n_clocks: int = 3) -> Fitted:
     if not found:
         raise UnsuitableError("a cycle that repeats, of six rows at least, in one output")
     fitted, chosen, of_output = max(found, key=lambda item: item[0].evidence)
+    fitted, chosen = _with_slower(fitted, chosen, of_output, n_clocks)
     for certain in _CERTAIN:
         fitted = with_best_priors(_pruned(fitted, certain), 1)
     fitted = with_amplitudes(fitted)
@@ -106,6 +109,35 @@ def _merged(
             fewer = [cycle for c, cycle in enumerate(chosen) if c != second]
             found.append((fewer, [c if c is None else place[c] for c in of_output]))
     return found
+
+
+def _with_slower(
+    fitted: Fitted, chosen: list[Cycle], of_output: list[int | None], n_clocks: int
+) -> tuple[Fitted, list[Cycle]]:
+    """Slower clocks in what an output's own clock leaves, as breathing in a pulse, by the evidence."""
+    series = fitted.grid.series
+    for output, own in enumerate(of_output):
+        if own is None or len(chosen) >= n_clocks:
+            continue
+        cycle = find_own(_unexplained(fitted, output), *_ends(series))
+        if cycle is None or _SLOWER * cycle.frequency > chosen[own].frequency:
+            continue
+        if any(abs(cycle.frequency / other.frequency - 1) < ALIKE for other in chosen):
+            continue
+        more = _rough(series, [*chosen, cycle], of_output)
+        if more.evidence > fitted.evidence:
+            fitted, chosen = more, [*chosen, cycle]
+    return fitted, chosen
+
+
+def _unexplained(fitted: Fitted, output: int) -> Series:
+    """The values of an output without the multiples and products of its clocks."""
+    grid, priors, state = fitted.grid, fitted.priors, fitted.state
+    phases = grid.phases(grid.knots(priors), state, output)
+    basis = design(phases, priors.shapes[output].orders)[0]
+    season = basis[:, :-1] @ state.weights[output][:-1]
+    series = grid.series[output]
+    return series._replace(value=series.value - season)
 
 
 def _ends(series: Sequence[Series]) -> tuple[float, float]:
