@@ -80,8 +80,12 @@ def followed_back(
     return replace(cycle, phase=track[0], rate=track[1])
 
 
-def find_own(series: Series, begin: float, end: float) -> Cycle | None:
-    """The cycle of one output: frequencies of some windows, each followed through the record."""
+def find_own(series: Series, begin: float, end: float, below: float = math.inf) -> Cycle | None:
+    """The cycle of one output: frequencies of some windows, each followed through the record.
+
+    Only frequencies below a highest one are followed: a fast clock that may jump follows any smooth
+    curve.
+    """
     n_rows = len(series.time)
     length = min(n_rows, _MOST_IN_WINDOW)
     starts = {n_rows - length}
@@ -99,7 +103,8 @@ def find_own(series: Series, begin: float, end: float) -> Cycle | None:
     for (frequency, middle), factor in itertools.product(found, _FACTORS):
         wanted = factor * frequency
         is_new = all(abs(wanted / other - 1) > ALIKE for other in tried)
-        if is_new and 2 * np.pi / wanted > 5 * step and wanted * (end - begin) > 2.5 * np.pi:
+        is_slow = wanted < min(below, 2 * np.pi / (5 * step))
+        if is_new and is_slow and wanted * (end - begin) > 2.5 * np.pi:
             tried.append(wanted)
             cycles.append(_followed(series, wanted, middle, begin, end))
     cycles = [cycle for cycle in cycles if cycle.left < 1 - _LEAST_EXPLAINED]

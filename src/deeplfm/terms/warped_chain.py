@@ -119,15 +119,18 @@ def _with_slower(
     for output, own in enumerate(of_output):
         if own is None or len(chosen) >= n_clocks:
             continue
-        cycle = find_own(_unexplained(fitted, output), *_ends(series))
-        if cycle is None or _SLOWER * cycle.frequency > chosen[own].frequency:
-            continue
-        if any(abs(cycle.frequency / other.frequency - 1) < ALIKE for other in chosen):
+        below = chosen[own].frequency / _SLOWER
+        cycle = find_own(_unexplained(fitted, output), *_ends(series), below)
+        if cycle is None or _is_known(cycle, chosen):
             continue
         more = _rough(series, [*chosen, cycle], of_output)
         if more.evidence > fitted.evidence:
             fitted, chosen = more, [*chosen, cycle]
     return fitted, chosen
+
+
+def _is_known(cycle: Cycle, chosen: Sequence[Cycle]) -> bool:
+    return any(abs(cycle.frequency / other.frequency - 1) < ALIKE for other in chosen)
 
 
 def _unexplained(fitted: Fitted, output: int) -> Series:

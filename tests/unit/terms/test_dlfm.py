@@ -39,3 +39,17 @@ def test_it_can_be_written_as_text(text: str) -> None:
     declared = parse(text)
     assert isinstance(declared, Dlfm)
     assert parse(str(declared)) == declared
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_pulse_that_breath_modulates_has_two_clocks(seed: int) -> None:
+    """Amplitude and level of a pulse of 21 rows vary with a period of 130 rows, in one output."""
+    rng = np.random.default_rng(seed)
+    time = np.arange(500.0)
+    breath = 2 * np.pi * time / 130
+    pulse = np.exp(1.2 * np.cos(2 * np.pi * time / 21)) * (1 + 0.15 * np.cos(breath))
+    values = pulse + 0.8 * np.sin(breath) + 0.05 * rng.normal(size=len(time))
+    model = DeepLFMRegressor("warped", progress=False).fit(time[:380], values[:380])
+    assert len(model.model_.members[0].config.clocks) == 2
+    ahead = time[380:]
+    assert np.mean((model.predict(ahead) - values[380:]) ** 2) < 0.02 * np.var(values[380:])
