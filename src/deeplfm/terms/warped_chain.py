@@ -77,10 +77,12 @@ def fit_clocks(series: Sequence[Series], n_clocks: int = 3) -> Fitted:
     if not found:
         raise UnsuitableError("a cycle that repeats, of six rows at least, in one output")
     fitted, chosen, of_output = max(found, key=lambda item: item[0].evidence)
-    fitted, chosen = _with_slower(fitted, chosen, of_output, n_clocks)
-    for certain in _CERTAIN:
-        fitted = with_best_priors(_pruned(fitted, certain), 1)
-    fitted = with_amplitudes(fitted)
+    more, slower = _with_slower(fitted, chosen, of_output, n_clocks)
+    fitted = _refined(fitted)
+    if len(slower) > len(chosen):
+        more = _refined(more)
+        if more.evidence > fitted.evidence:
+            fitted, chosen = more, slower
     if sum(len(item.time) for item in some) == sum(len(item.time) for item in series):
         return fitted
     first, last = _ends([item for item in series if len(item.time)])
@@ -96,6 +98,13 @@ def fit_clocks(series: Sequence[Series], n_clocks: int = 3) -> Fitted:
     ]
     grid = _grid(series, whole)
     return _of_all(grid, fitted, _start(grid, whole, of_output)[1])
+
+
+def _refined(fitted: Fitted) -> Fitted:
+    """Without needless orders, and with the parameters that the evidence prefers."""
+    for certain in _CERTAIN:
+        fitted = with_best_priors(_pruned(fitted, certain), 1)
+    return with_amplitudes(fitted)
 
 
 def _merged(
