@@ -126,6 +126,8 @@ def _read_panel(
             )
         time = found if len(found) > 1 else found[0]
     roles = PanelColumns.choose(frame, series, time, targets or None, covariates or None)
+    is_shared = columns.pooled or static is not None
+    shared = {"pooled": columns.pooled, "static": static} if is_shared else {}
     numbers = [*roles.targets, *(name for name in covariates if not is_category(frame[name]))]
     return Series(
         with_numbers(frame, [str(name) for name in numbers], source),
@@ -135,7 +137,7 @@ def _read_panel(
         covariates,
         columns.time is None,
         [],
-        columns.fit_options() | {"series": series, "pooled": columns.pooled, "static": static},
+        columns.fit_options() | {"series": series} | shared,
         frame[series].nunique(),
     )
 

@@ -52,15 +52,15 @@ def gains(effect: float, seed: int) -> float:
 
 def test_parameters_of_new_series_are_more_probable_by_a_feature_that_matters():
     # The parameters have spread .4 within a kind and .81 over both: log(.81 / .4) = .7 nats to be had.
-    # A panel of 60 has a standard error near .06 (measured on 200 seeds): five of them pass in 1 - 1e-6.
+    # Seeds 100 to 199 gain .50 with standard deviation .037: .3 is five of these below, one in 1e6.
     found = [gains(effect=1.4, seed=seed) for seed in range(5)]
-    assert min(found) > 0.4
+    assert min(found) > 0.3
 
 
 def test_features_that_do_not_matter_cost_next_to_nothing():
-    # Two weights of standard error .4 √(4/60) or less cost up to 1/60 nats: twice that, five seeds.
+    # Seeds 100 to 199 lose .010 with standard deviation .005, the worst .034; a mean of five below
+    # -.02 is four standard errors away, one in 1e4.
     found = [gains(effect=0.0, seed=seed) for seed in range(5)]
-    assert min(found) > -0.05
     assert np.mean(found) > -0.02
 
 
