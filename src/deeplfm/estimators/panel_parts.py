@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pandas as pd
@@ -64,15 +63,13 @@ class FitPart(NamedTuple):
     options: dict[str, Any]
     frames: list[tuple[Any, pd.DataFrame]]
     belongs_to: str  # the run and the number of the part, by which a checkpoint knows it again
-    priors: Mapping[Any, Any] = MappingProxyType(
-        {}
-    )  # of the parameters of series that have their own
+    priors: Mapping[Any, Any] | None = None  # of each series, if they have their own
 
     def one(self, name: Any, frame: pd.DataFrame) -> DeepLFMForecaster:
         """A forecaster of one series."""
         roles = self.columns
-        prior = self.priors.get(name, self.parameters["prior"])
-        return self.kind(**self.parameters | {"prior": prior}).fit(
+        own = {} if self.priors is None else {"prior": self.priors[name]}
+        return self.kind(**self.parameters | own).fit(
             frame, roles.time, roles.targets, roles.covariates or None, **self.options
         )
 

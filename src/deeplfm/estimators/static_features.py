@@ -18,6 +18,9 @@ Array = NDArray[np.float64]
 
 def static_rows(table: pd.DataFrame, series: str, names: list[Any]) -> pd.DataFrame:
     """The features of the named series, in their order; the table must have one row for each of them."""
+    if not table.columns.is_unique:
+        name = table.columns[table.columns.duplicated()][0]
+        raise InputError(f"static: two columns are named {name!r}. Rename one.")
     if series not in table.columns:
         raise InputError(
             f"static: there is no column {series!r}, which names the series; columns: "

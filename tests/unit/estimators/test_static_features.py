@@ -92,6 +92,7 @@ def test_columns_of_a_design():
     ("table", "message"),
     [
         (TABLE.rename(columns={"unique_id": "shop"}), "no column 'unique_id'"),
+        (pd.concat([TABLE, TABLE["kind"]], axis=1), "two columns are named 'kind'"),
         (TABLE[["unique_id"]], "no column found beside 'unique_id'"),
         (TABLE[:2], r"1 of 3 series have no row \(first: 'c'\)"),
         (pd.concat([TABLE, TABLE[:1]]), "series 'a' has 2 rows"),
