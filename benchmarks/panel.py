@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -23,12 +22,13 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import psutil
 
 from deeplfm import DeepLFMForecaster
 from deeplfm.experiments.forecasting.series import BenchmarkSeries, load_series, score_forecast
@@ -75,32 +75,45 @@ def frame_of(series: list[BenchmarkSeries]) -> pd.DataFrame:
 
 
 @contextmanager
-def memory_in(file: Path) -> Iterator[None]:
-    """Resident memory of this process every second."""
-    ended = threading.Event()
-    page = resource.getpagesize()
+def memory_of(state: Path, n_parts: int) -> Iterator[None]:
+    """Print the peak of resident memory up to 25, 50, 75 and 100 % of the parts."""
+    ended, peaks = threading.Event(), {share: (0.0, 0.0) for share in (25, 50, 75, 100)}
 
     def watch() -> None:
-        with file.open("a") as stream:
-            while not ended.wait(1.0):
-                pages = int(Path("/proc/self/statm").read_text().split()[1])
-                stream.write(f"{time.time():.0f},{pages * page / 2**20:.1f}\n")
-                stream.flush()
+        me = psutil.Process()
+        while not ended.wait(1.0):
+            own, done = (
+                me.memory_info().rss / 2**20,
+                100 * len(list(state.glob("part-*"))) / n_parts,
+            )
+            workers = [0.0]
+            for process in me.children(recursive=True):
+                with suppress(psutil.Error):
+                    workers.append(process.memory_info().rss / 2**20)
+            share = next(share for share in peaks if done <= share)
+            peaks[share] = (max(own, peaks[share][0]), max(*workers, peaks[share][1]))
 
     threading.Thread(target=watch, daemon=True).start()
     try:
         yield
     finally:
         ended.set()
+        for share, (own, worker) in peaks.items():
+            print(f"peak up to {share} %: this process {own:.0f}, largest worker {worker:.0f} MB")
+
+
+def part_size(n_series: int) -> int:
+    return max(1, min(20, n_series // 50))
 
 
 def fit(series: list[BenchmarkSeries], folder: Path, **settings: Any) -> None:
     """Fit, save and forecast with progress in ``folder/state``."""
     began, cpu = time.monotonic(), time.process_time()
     model = DeepLFMForecaster(
-        effort="fast", checkpoint=folder / "state", progress=False, **settings
+        model=MODEL, effort="fast", checkpoint=folder / "state", progress=False, **settings
     )
-    with memory_in(folder / "memory.csv"), warnings.catch_warnings():
+    state, n_parts = folder / "state", -(-len(series) // part_size(len(series)))
+    with memory_of(state, n_parts), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(frame_of(series))
         fitted = time.monotonic() - began
@@ -125,11 +138,13 @@ def killed_and_resumed(arguments: argparse.Namespace) -> None:
         __file__,
         "--series",
         str(arguments.series),
+        "--jobs",
+        str(arguments.jobs),
         "-o",
         str(arguments.out),
     ]
     state = arguments.out / "state"
-    n_parts = -(-arguments.series // max(1, min(20, arguments.series // 50)))
+    n_parts = -(-arguments.series // part_size(arguments.series))
     process = subprocess.Popen(command)
     while process.poll() is None and len(list(state.glob("part-*"))) < arguments.kill_at * n_parts:
         time.sleep(0.2)

@@ -6,6 +6,7 @@ of the known ones, so that series count equally), CRPS and coverage, and the mea
 standard error. The results of each series are appended to a file; a run that was ended is continued.
 
     DEEPLFM_DATA=... python benchmarks/pooling.py --set choose -o pooling.csv
+    python benchmarks/pooling.py --static 10 -o static.csv  # new series, with and without features
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
 from deeplfm import DeepLFMForecaster
 from deeplfm.experiments.forecasting.series import load_series
@@ -60,12 +62,54 @@ def run(name: str, frequency: str, is_pooled: bool) -> pd.DataFrame:
     return scores[columns].assign(frequency=frequency, pooling=_NAMES[is_pooled]).reset_index()
 
 
+def simulated(n_series: int, n_rows: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Series between noise around a constant and a random walk, and features of which kind matters."""
+    found = []
+    for number in range(n_series):
+        is_moving = rng.uniform() < 0.5
+        step, noise = (0.95, 0.05) if is_moving else (0.05, 0.95)
+        y = 10 + step * rng.standard_normal(n_rows).cumsum() + noise * rng.standard_normal(n_rows)
+        index = pd.date_range("2020-01-01", periods=n_rows, freq="MS")
+        known = {"unique_id": number, "ds": index, "y": y, "kind": f"moving {is_moving}"}
+        found.append(
+            pd.DataFrame(known).assign(other=rng.choice(["a", "b", "c"]), size=rng.normal())
+        )
+    return pd.concat(found, ignore_index=True)
+
+
+def static_gains(seed: int, n_later: int = 6) -> dict[str, float]:
+    """Mean log density (Gaussian) of the last rows of 60 new series by each set of features."""
+    rng = np.random.default_rng(seed)
+    old, new = simulated(60, 24, rng), simulated(60, 12 + n_later, rng)
+    is_later = new.groupby("unique_id").cumcount() >= 12
+    gains: dict[str, float] = {}
+    for label, names in {"none": [], "kind": ["kind"], "noise": ["other", "size"]}.items():
+        rows = [
+            data[["unique_id", *names]].drop_duplicates("unique_id") if names else None
+            for data in (old, new)
+        ]
+        columns = ["unique_id", "ds", "y"]
+        model = DeepLFMForecaster("trend + level", progress=False)
+        model.fit(old[columns], pooled=True, static=rows[0])
+        found = model.forecast_new(new.loc[~is_later, columns], n_later, static=rows[1])
+        later = new.loc[is_later, "y"].to_numpy()
+        gains[label] = float(norm.logpdf(later, found["y"], found["y_std"]).mean())
+    return gains
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--set", default="choose")
     parser.add_argument("--frequencies", default=",".join(FREQUENCIES))
     parser.add_argument("-o", "--out", type=Path, default=Path("pooling.csv"))
+    parser.add_argument("--static", type=int, help="simulated panels with features of series")
     arguments = parser.parse_args()
+    if arguments.static:
+        table = pd.DataFrame([static_gains(seed) for seed in range(arguments.static)])
+        table.to_csv(arguments.out, index=False)
+        gain = table.sub(table["none"], axis=0)
+        print(table.round(3).to_string(), gain.agg(["mean", "sem"]).round(4).to_string(), sep="\n")
+        return
     for frequency in arguments.frequencies.split(","):
         for is_pooled in (False, True):
             done = pd.read_csv(arguments.out) if arguments.out.exists() else pd.DataFrame()

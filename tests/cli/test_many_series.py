@@ -106,3 +106,35 @@ def test_one_series_is_drawn_by_its_name(place, capsys):
     assert "--only NAME" in capsys.readouterr().err
     assert run(*arguments, "--only", "nroth") == 2
     assert "Did you mean 'north'?" in capsys.readouterr().err
+
+
+def test_models_are_tuned_over_all_series_that_can_be_read(place, capsys):
+    pytest.importorskip("optuna")
+    common = ("--series", "shop", "--folds", 1, "--jobs", 1, "--json")
+    assert run("tune", place / "sales.csv", "trend", "trend + level", *common) == 0
+    table = json.loads(capsys.readouterr().out)["table"]
+    assert all("1 of 3 series left out" in text and "'oops'" in text for text in table["failed"])
+    assert min(table["score"]) > 0
+    assert run("tune", place / "sales.csv", "trend", *common, "--pooled") == 2
+    assert "--pooled, --static: trials score each series by itself" in capsys.readouterr().err
+
+
+def test_new_series_are_forecast_by_their_features(place, capsys):
+    sales, static = pd.read_csv(place / "sales.csv"), place / "static.csv"
+    pd.DataFrame({"shop": ["north", "south", "bad", "new"], "size": [1, 2, 3, 4]}).to_csv(
+        static, index=False
+    )
+    sales[sales["shop"] == "north"].replace("north", "new").to_csv(place / "new.csv", index=False)
+    fit = ("fit", place / "sales.csv", "--series", "shop", "--model", "trend + level", "-q")
+    assert run(*fit, "--static", static, "-o", place / "by-size") == 2
+    assert "Add --pooled" in capsys.readouterr().err
+    assert run(*fit, "--static", static, "--pooled", "--jobs", 1, "-o", place / "by-size") == 0
+    forecast = ("forecast", place / "by-size", "--horizon", 2, "-q")
+    assert (
+        run(*forecast, "--new", place / "new.csv", "--static", static, "-o", place / "n.csv") == 0
+    )
+    assert pd.read_csv(place / "n.csv")["shop"].tolist() == ["new", "new"]
+    assert run(*forecast, "--new", place / "new.csv") == 2
+    assert "fitted with features 'size'" in capsys.readouterr().err
+    assert run(*forecast, "--static", static) == 2
+    assert "given with the series of --new" in capsys.readouterr().err

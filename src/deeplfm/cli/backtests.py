@@ -164,6 +164,8 @@ def tune(
     from deeplfm.estimators import DeepLFMForecaster
     from deeplfm.estimators.tuning import tune as tune_models
 
+    if columns.pooled or columns.static is not None:
+        raise InputError("--pooled, --static: trials score each series by itself. Leave them out.")
     results = Results(run, out)
     series = read_series(data, file, columns)
     results.terminal.print(*of_series(series, data))

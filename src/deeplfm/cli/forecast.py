@@ -74,6 +74,13 @@ def forecast(
         str | None,
         option(None, "NAME", "Forecast one of many series alone; figures and reports show one."),
     ] = None,
+    new: Annotated[
+        str | None,
+        option(None, "FILE", "Forecast the series in this table by what a panel learned."),
+    ] = None,
+    static: Annotated[
+        str | None, option(None, "FILE", "Features of new series that do not change.")
+    ] = None,
     out: Table = None,
     plot: Plot = None,
     report: Report = None,
@@ -88,6 +95,8 @@ def forecast(
     """
     if [horizon, until, times].count(None) < 2:
         raise InputError("--horizon, --until, --times: give only one, the extent of a forecast.")
+    if static is not None and new is None:
+        raise InputError("--static: features are given with the series of --new. Add them.")
     results = Results(run, out, plot, report, has_table=True)
     forecaster = load_forecaster(model, may_be_panel=True)
     if only is not None:
@@ -104,8 +113,15 @@ def forecast(
         extent = {"horizon": horizon, "until": until, "coverage": coverage, "fallback": fallback}
         if covariates is not None:
             extent["covariates"] = panels.read_long(forecaster, covariates, file)
-        panels.write_forecast(forecaster, results, model, extent | chosen)
+        rows = None if new is None else panels.read_long(forecaster, new, file)
+        if static is not None:
+            extent["static"] = panels.read_static(static, file, forecaster._panel.columns.series)
+        panels.write_forecast(forecaster, results, model, extent | chosen, rows)
         return
+    if new is not None:
+        raise InputError(
+            f"--new: {model} is no panel. Fit the rows of a new series with deeplfm fit."
+        )
     needed = forecaster.covariates_
     future = None if covariates is None else read_like(forecaster, covariates, file, needed)
     given = None

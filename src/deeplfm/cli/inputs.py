@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deeplfm.cli.options import ColumnOptions, FileOptions
+from deeplfm.cli.panels import read_static, with_numbers
 from deeplfm.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,7 +65,12 @@ def read_series(source: str, file: FileOptions, columns: ColumnOptions) -> Serie
     frame = read_frame(source, file)
     series = series_column(frame, columns.series)
     if series is not None:
-        return _read_panel(source, frame, columns, series)
+        static = read_static(columns.static, file, series)
+        return _read_panel(source, frame, columns, series, static)
+    if columns.static is not None:
+        raise InputError(
+            f"--static: {source} holds one series. Name the column of many with --series."
+        )
     stamps = times_beside_row_numbers(frame)
     covariates = split_names(columns.covariate, frame)
     targets = split_names(columns.target, frame)
@@ -90,10 +96,15 @@ def read_series(source: str, file: FileOptions, columns: ColumnOptions) -> Serie
     )
 
 
-def _read_panel(source: str, frame: pd.DataFrame, columns: ColumnOptions, series: str) -> Series:
+def _read_panel(
+    source: str,
+    frame: pd.DataFrame,
+    columns: ColumnOptions,
+    series: str,
+    static: pd.DataFrame | None,
+) -> Series:
     """A table in long form; a field that is no number is left to the fit of its series."""
     from deeplfm.cli.clocks import time_columns_of
-    from deeplfm.cli.panels import with_numbers
     from deeplfm.estimators.known_inputs import is_category
     from deeplfm.estimators.panel_columns import PanelColumns
     from deeplfm.estimators.year_columns import are_parts_of_a_year
@@ -115,6 +126,8 @@ def _read_panel(source: str, frame: pd.DataFrame, columns: ColumnOptions, series
             )
         time = found if len(found) > 1 else found[0]
     roles = PanelColumns.choose(frame, series, time, targets or None, covariates or None)
+    is_shared = columns.pooled or static is not None
+    shared = {"pooled": columns.pooled, "static": static} if is_shared else {}
     numbers = [*roles.targets, *(name for name in covariates if not is_category(frame[name]))]
     return Series(
         with_numbers(frame, [str(name) for name in numbers], source),
@@ -124,7 +137,7 @@ def _read_panel(source: str, frame: pd.DataFrame, columns: ColumnOptions, series
         covariates,
         columns.time is None,
         [],
-        columns.fit_options() | {"series": series, "pooled": columns.pooled},
+        columns.fit_options() | {"series": series} | shared,
         frame[series].nunique(),
     )
 

@@ -21,7 +21,7 @@ BUG, BAD_INPUT, DIVERGED, BAD_FILE, INTERRUPTED, CLOSED_PIPE = 1, 2, 3, 4, 130, 
 
 _SAME_NAME = (
     "duplicates zone times time until horizon model device dtype covariates decimal delimiter "
-    "checkpoint calendar holidays floor cap level coverage series pooled backend fallback"
+    "checkpoint calendar holidays floor cap level coverage series pooled static backend fallback"
 )
 _OPTIONS = {name: f"--{name}" for name in _SAME_NAME.split()} | {
     "targets": "--target",

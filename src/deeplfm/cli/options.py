@@ -153,6 +153,10 @@ class ColumnOptions:
     pooled: Annotated[
         bool, flag("Data", "--pooled", "Learn from all series how wide forecasts need to be.")
     ] = False
+    static: Annotated[
+        str | None,
+        _data("FILE", "Table of features that a series has at all times, a row for each."),
+    ] = None
 
     def fit_options(self) -> dict[str, Any]:
         """Arguments of ``DeepLFMForecaster.fit`` that do not depend on the table."""

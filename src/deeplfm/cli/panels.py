@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,16 @@ def read_long(forecaster: DeepLFMForecaster, source: str, file: FileOptions) -> 
     return with_numbers(frame, [str(name) for name in wanted if name in frame.columns], source)
 
 
+def read_static(source: str | None, file: FileOptions, series: str) -> pd.DataFrame | None:
+    """Read features of whole series."""
+    from deeplfm.cli.inputs import read_frame
+
+    if source is None:
+        return None
+    frame = read_frame(source, file)
+    return with_numbers(frame, [name for name in frame.columns if name != series], source)
+
+
 def print_fit(
     forecaster: DeepLFMForecaster, terminal: Terminal, seconds: float | None = None
 ) -> None:
@@ -104,10 +115,16 @@ def of_panel(forecaster: DeepLFMForecaster) -> dict[str, Any]:
 
 
 def write_forecast(
-    forecaster: DeepLFMForecaster, results: Results, model: Path, options: Mapping[str, Any]
+    forecaster: DeepLFMForecaster,
+    results: Results,
+    model: Path,
+    options: Mapping[str, Any],
+    new: pd.DataFrame | None = None,
 ) -> None:
-    """Forecast all series into one table."""
-    found = forecaster.forecast(**options)
+    """Forecast all series, or new ones, into one table."""
+    found = (forecaster.forecast if new is None else partial(forecaster.forecast_new, new))(
+        **options
+    )
     columns = forecaster._panel.columns
     shown = _rounded(found, columns.series, columns.targets)
     shown = _written(forecaster, shown)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from deeplfm.errors import ConfigError
 from deeplfm.estimators.arrays import time_text
 from deeplfm.estimators.candidates import in_time_units
 from deeplfm.estimators.columns import Name, Roles, as_frame
@@ -79,6 +80,7 @@ class DeepLFMForecaster(InspectedForecaster, Saved):
         cap: float | None = None,
         series: str | None = None,
         pooled: bool = False,
+        static: Any = None,
         measurement_error: Name | list[Name] | dict[Name, Name] | None = None,
     ) -> Self:
         """Learn the series in a frame.
@@ -112,6 +114,9 @@ class DeepLFMForecaster(InspectedForecaster, Saved):
             pooled: learn from all series of a panel how wide forecasts by sums in state-space form need
                 to be, and the prior of the parameters of new series (``prior_``). It is for many short
                 series of one frequency, whose own rows do not determine it.
+            static: features of the series of a panel, with one row for each: the column of its name, and
+                columns of numbers or labels. The prior of new series then depends on theirs. Needs
+                ``pooled=True``.
             measurement_error: name of the column of standard deviations of the measurement errors, in the
                 units of the targets: one for all targets, one for each, or a dict by target. Their
                 variance adds to the noise of the row; intervals hold a value without such an error.
@@ -126,7 +131,12 @@ class DeepLFMForecaster(InspectedForecaster, Saved):
             "cap": cap,
         }
         roles_of_columns = (time, targets, covariates)
-        if self._fit_panel(frame, series, roles_of_columns, options, pooled, measurement_error):
+        if static is not None and not pooled:
+            raise ConfigError(
+                "static: pooled=False found, and features count for what series share. Add pooled=True."
+            )
+        of_panel = (options, pooled, static, measurement_error)
+        if self._fit_panel(frame, series, roles_of_columns, *of_panel):
             return self
         settings = self._settings()
         given = as_frame(frame, "frame")

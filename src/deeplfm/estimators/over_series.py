@@ -96,8 +96,12 @@ class OverSeries(DeepLFMSettings):
 
     @property
     def prior_(self) -> dict[str, Prior] | None:
-        """Prior of the parameters that the series of a panel share; ``None`` if they share none."""
-        return self._panel.prior
+        """Prior of the parameters that the series of a panel share; ``None`` if they share none.
+
+        With static features it is that of a series with average ones.
+        """
+        shared = self._panel.shared
+        return None if shared is None else shared.of()[0]
 
     def __getitem__(self, series: Any) -> DeepLFMForecaster:
         """The forecaster of one series of a panel."""
@@ -106,7 +110,9 @@ class OverSeries(DeepLFMSettings):
     def __len__(self) -> int:
         return 1 if self.panel_ is None else len(self.panel_)
 
-    def forecast_new(self, frame: Any, horizon: int | None = None, **options: Any) -> pd.DataFrame:
+    def forecast_new(
+        self, frame: Any, horizon: int | None = None, *, static: Any = None, **options: Any
+    ) -> pd.DataFrame:
         """Forecasts of series that are not in the panel, which stays as it is; they are not kept.
 
         A panel whose series share a prior forecasts them without a fit: parameters follow the prior, and
@@ -115,20 +121,16 @@ class OverSeries(DeepLFMSettings):
         Args:
             frame: their rows in long form, with the columns of the panel.
             horizon: as in :meth:`forecast`, with all other arguments.
+            static: their features, if the panel was fitted with features.
             **options: of :meth:`forecast`.
         """
         panel, roles = self._panel, self._panel.columns
         model = clone(cast("DeepLFMForecaster", self))
         model.set_params(checkpoint=None)
-        if panel.prior:
-            model.set_params(prior=panel.prior, n_steps=0)
-        model.fit(
-            frame,
-            roles.time,
-            roles.targets,
-            roles.covariates or None,
-            series=roles.series,
-        )
+        if panel.shared:
+            model.set_params(n_steps=0)
+        roles_of_columns = (roles.time, roles.targets, roles.covariates or None)
+        model._fit_panel(frame, roles.series, roles_of_columns, {}, False, static, like=panel)
         return model.forecast(horizon, **options)
 
     def _settings(self) -> dict[str, Any]:
@@ -155,12 +157,19 @@ class OverSeries(DeepLFMSettings):
         roles: tuple[Any, Any, Any],
         options: dict[str, Any],
         is_pooled: bool,
+        static: Any = None,
         measurement_error: Any = None,
+        like: Panel | None = None,
     ) -> bool:
         """Fit a panel, if the data are one."""
         frame = long_frame(data, "frame")
         column = series_column(frame, series)
         self.panel_ = None
+        if column is None and (is_pooled or static is not None):
+            raise InputError(
+                f"{'static' if static is not None else 'pooled'}: the frame holds one series. Name the "
+                "column of many with series=, or leave it out."
+            )
         if column is None:
             return False
         if measurement_error is not None:
@@ -171,7 +180,10 @@ class OverSeries(DeepLFMSettings):
         self._settings()
         columns = PanelColumns.choose(frame, column, *roles)
         with on_backend(self.backend):
-            panel = Panel.fit(cast("DeepLFMForecaster", self), frame, columns, options, is_pooled)
+            features = None if static is None else long_frame(static, "static")
+            panel = Panel.fit(
+                cast("DeepLFMForecaster", self), frame, columns, options, is_pooled, features, like
+            )
         if not (panel.table["status"] == "fitted").any():
             first = panel.table.iloc[0]
             raise InputError(

@@ -27,14 +27,15 @@ from deeplfm.estimators.panel_parts import (
     described_in,
     restored,
 )
-from deeplfm.estimators.saving import plain_prior, read_prior
+from deeplfm.estimators.pooling import SharedPrior
 from deeplfm.estimators.settings import is_whole
+from deeplfm.estimators.static_features import static_rows
 from deeplfm.io.archive import tensors_under
 from deeplfm.io.files import versions
 from deeplfm.io.parts import content_of, unpack
 from deeplfm.io.typed import checked
 from deeplfm.selection.backends import LostWorkerError, as_finished, is_cluster, n_workers
-from deeplfm.statespace import PRIOR, Prior
+from deeplfm.statespace import PRIOR
 from deeplfm.training.checkpoint import checkpointed, kept_in
 from deeplfm.training.interruption import graceful_interrupts, stop_requested, within
 from deeplfm.training.progress import progress_bar
@@ -53,14 +54,14 @@ class Panel:
         columns: roles of the columns of its frame.
         parts: some series each: their content, or the files that have it.
         table: outcome of each series: part, number in the part, rows, status, reason, seconds.
-        prior: learned from the series; ``None`` for that of a single series. New series have all of it,
-            and those of the panel its width of forecasts.
+        shared: prior that was learned from the series, if any. New series have all of it, and those of
+            the panel its width of forecasts.
     """
 
     columns: PanelColumns
     parts: list[bytes | Path]
     table: pd.DataFrame
-    prior: dict[str, Prior] | None = None
+    shared: SharedPrior | None = None
 
     @classmethod
     def fit(
@@ -69,16 +70,31 @@ class Panel:
         frame: pd.DataFrame,
         columns: PanelColumns,
         options: dict[str, Any],
-        is_pooled: bool,
+        is_pooled: bool = False,
+        static: pd.DataFrame | None = None,
+        like: Panel | None = None,
     ) -> Panel:
-        """Fit each series of a frame; one that cannot be fitted stands in the table with the reason."""
+        """Fit each series of a frame; one that cannot be fitted stands in the table with the reason.
+
+        Args:
+            forecaster: has the settings.
+            frame: rows in long form.
+            columns: their roles.
+            options: of the fit of each series.
+            is_pooled: learn what the series share.
+            static: features of the series.
+            like: a panel whose prior they have.
+        """
         frames = list(columns.split(frame))
         settings = forecaster.get_params() | {"checkpoint": None, "n_jobs": 1, "backend": None}
         settings |= {"progress": False, "time_limit": None}
+        if static is not None:
+            static = static_rows(static, columns.series, [name for name, _ in frames])
         size = max(1, min(_MOST_IN_PART, len(frames) // _FEWEST_PARTS))
         kept = {name: repr(value) for name, value in sorted(settings.items())}
         roles = {name: repr(value) for name, value in asdict(columns).items()}
         given = {"options": repr(options), "pooled": is_pooled, "versions": versions()}
+        given |= {} if static is None else {"static": static.to_csv()}
         identity = kept | roles | given | {"data": _digest(frames)}
         run_name = hashlib.sha256(repr(identity).encode()).hexdigest()
         work = FitPart(type(forecaster), settings, columns, options, [], run_name)
@@ -91,19 +107,23 @@ class Panel:
         ):
             place = None if forecaster.checkpoint is None else Path(forecaster.checkpoint)
             run = Run(place, n_workers(forecaster.n_jobs), forecaster.progress)
-            prior = run.prior(work, frames, size) if is_pooled else None
-            if prior is not None:
+            shared = run.prior(work, frames, size, static) if is_pooled else None
+            if shared is not None:
                 widened = {
-                    name: replace(PRIOR, widening=item.widening) for name, item in prior.items()
+                    name: replace(PRIOR, widening=shared.widening) for name in shared.effects
                 }
                 work = work._replace(parameters=settings | {"prior": widened})
+            if like is not None and like.shared is not None:
+                work = work._replace(
+                    priors=like.shared.of_series([name for name, _ in frames], static)
+                )
             tasks = [
                 work._replace(frames=some, belongs_to=f"{run_name} {number}")
                 for number, some in enumerate(batched(frames, size))
             ]
             parts, rows = run.fits(tasks)
         table = pd.DataFrame(rows, columns=["part", "number", *Row._fields]).set_index("series")
-        return cls(columns, parts, table.rename_axis(columns.series), prior)
+        return cls(columns, parts, table.rename_axis(columns.series), shared)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -219,7 +239,7 @@ class Panel:
         """The panel as plain data, without its parts."""
         return {
             "columns": asdict(self.columns),
-            "prior": plain_prior(self.prior),
+            "shared": None if self.shared is None else asdict(self.shared),
             "table": {name: column.tolist() for name, column in self.table.reset_index().items()},
         }
 
@@ -236,7 +256,8 @@ class Panel:
             raise ValueError("the table of its series is damaged")
         if not {part for part, _ in places} <= {*range(len(parts))} or not table.index.is_unique:
             raise ValueError("the table of its series has other parts than the folder")
-        return cls(columns, parts, table, read_prior(content["prior"]))
+        shared = content["shared"]
+        return cls(columns, parts, table, shared and SharedPrior.from_dict(shared))
 
 
 def _digest(frames: list[tuple[Any, pd.DataFrame]]) -> str:

@@ -63,7 +63,7 @@ class PanelColumns:
     def split(self, frame: pd.DataFrame) -> Iterator[tuple[Name, pd.DataFrame]]:
         """Name and rows of each series, in the order of their first rows."""
         for name, rows in frame.groupby(self.series, sort=False, observed=True):
-            yield _plain(name), self._own(rows)
+            yield plain_name(name), self._own(rows)
 
     def _own(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows of a series, whose targets are numbers where all of them can be read as such."""
@@ -76,7 +76,8 @@ class PanelColumns:
         return found.reset_index(drop=True) if is_counted else found
 
 
-def _plain(name: Any) -> Name:
+def plain_name(name: Any) -> Name:
+    """The name of a series as text or a whole number."""
     if isinstance(name, np.generic):
         name = name.item()
     return name if isinstance(name, str | int) else str(name)

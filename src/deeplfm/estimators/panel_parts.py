@@ -7,7 +7,7 @@ import random
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -16,13 +16,11 @@ from torch import Tensor
 
 from deeplfm.errors import DeepLFMError, InputError
 from deeplfm.estimators.panel_columns import PanelColumns
-from deeplfm.estimators.pooling import evidence_of_part, pooled_prior
-from deeplfm.estimators.saving import plain_prior, read_prior
+from deeplfm.estimators.pooling import SharedPrior, evidence_of_part, pooled_prior
 from deeplfm.estimators.seasonal_naive import SeasonalNaive
 from deeplfm.io.archive import reading, tensors_under
 from deeplfm.io.parts import content_of, pack, parts_in, unpack, write_parts
 from deeplfm.selection.backends import LostWorkerError, as_finished
-from deeplfm.statespace import Prior
 from deeplfm.training.checkpoint import going_on, restoring
 from deeplfm.training.interruption import stop_reason, stop_requested
 from deeplfm.training.progress import no_bars, progress_bar
@@ -65,11 +63,13 @@ class FitPart(NamedTuple):
     options: dict[str, Any]
     frames: list[tuple[Any, pd.DataFrame]]
     belongs_to: str  # the run and the number of the part, by which a checkpoint knows it again
+    priors: Mapping[Any, Any] | None = None  # of each series, if they have their own
 
-    def one(self, frame: pd.DataFrame) -> DeepLFMForecaster:
+    def one(self, name: Any, frame: pd.DataFrame) -> DeepLFMForecaster:
         """A forecaster of one series."""
         roles = self.columns
-        return self.kind(**self.parameters).fit(
+        own = {} if self.priors is None else {"prior": self.priors[name]}
+        return self.kind(**self.parameters | own).fit(
             frame, roles.time, roles.targets, roles.covariates or None, **self.options
         )
 
@@ -107,7 +107,7 @@ def _fitted(
     with no_bars(), warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         try:
-            description, tensors = work.one(frame)._described()
+            description, tensors = work.one(name, frame)._described()
             note = " ".join(str(notes[0].message).split())[:300] if notes else ""
             row = Row(name, len(frame), FITTED, note, time.process_time() - began)
             return {"kind": "forecaster", **description}, tensors, row
@@ -256,12 +256,16 @@ class Run:
         return [parts[number] for number in range(len(tasks))], rows
 
     def prior(
-        self, work: FitPart, frames: list[tuple[Any, pd.DataFrame]], size: int
-    ) -> dict[str, Prior] | None:
+        self,
+        work: FitPart,
+        frames: list[tuple[Any, pd.DataFrame]],
+        size: int,
+        static: pd.DataFrame | None,
+    ) -> SharedPrior:
         """The prior that a sample of the series shares."""
         if (kept := self._kept(_PRIOR_PART, work.belongs_to)) is not None:
             with restoring(cast(Path, self.place)):
-                return read_prior(kept[1]["prior"])
+                return SharedPrior.from_dict(kept[1]["prior"])
         chosen = sorted(random.Random(0).sample(range(len(frames)), min(len(frames), _MOST_POOLED)))
         tasks = [
             work._replace(frames=[frames[i] for i in some])
@@ -269,9 +273,9 @@ class Run:
         ]
         found = dict(self._each("prior", evidence_of_part, tasks, {}))
         known = [found[number] for number in sorted(found) if isinstance(found[number], list)]
-        prior = pooled_prior([item for items in known for item in items])
+        prior = pooled_prior([item for items in known for item in items], static)
         if not stop_requested():
-            content = {"prior": plain_prior(prior), _BELONGS: work.belongs_to}
+            content = {"prior": asdict(prior), _BELONGS: work.belongs_to}
             self._keep(_PRIOR_PART, pack(content, {}))
         return prior
 

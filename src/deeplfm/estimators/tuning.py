@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -17,9 +17,10 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from deeplfm.errors import ConfigError, DeepLFMError, InputError
-from deeplfm.estimators.columns import as_frame
 from deeplfm.estimators.comparison import compare
 from deeplfm.estimators.forecaster import DeepLFMForecaster
+from deeplfm.estimators.over_series import long_frame, series_column
+from deeplfm.estimators.panel_columns import PanelColumns
 from deeplfm.training.progress import progress_bar
 
 _IN_UNITS = ("crps", "rmse", "mae")  # of the targets, so that they are compared after scaling
@@ -34,7 +35,7 @@ class Tuning:
 
     Attributes:
         table: one row for each trial, the best first: its settings, ``score``, ``seconds``, and why it
-            failed, if it did.
+            or a series of it ``failed``, if one did.
         best: a forecaster with the best settings, to be fitted.
     """
 
@@ -75,7 +76,7 @@ def tune(
         storage: file in which trials are kept, or an address of a database. The same call goes on after
             the trials in it; other data or settings are refused.
         base: settings that all trials share.
-        series: name of a column; the frame then holds one series for each of its values, in long form.
+        series: name of the column of series of a frame in long form, as in :meth:`DeepLFMForecaster.fit`.
         n_jobs: trials at a time.
         progress: show a bar.
         **options: other arguments of :func:`deeplfm.compare`, such as ``time`` and ``targets``.
@@ -88,7 +89,13 @@ def tune(
     """
     base = DeepLFMForecaster() if base is None else base
     _check(space, base, score, n_trials)
-    tables = [*_series(as_frame(frame, "frame"), series)]
+    given = long_frame(frame, "frame")
+    column, tables = series_column(given, series), [given]
+    if column is not None:
+        roles = [options.get(name) for name in ("time", "targets", "covariates")]
+        columns = PanelColumns.choose(given, column, *roles)
+        tables = [rows for _, rows in columns.split(given)]
+        options |= {"time": columns.time, "targets": columns.targets}
     setting = {"folds": folds, "horizon": horizon, **options}
     identity = _identity(tables, space, base, score, setting)
     study = _Study.of(storage, space, identity, n_trials, base.random_state)
@@ -114,18 +121,22 @@ def _outcome(
     score: str,
     setting: dict[str, Any],
 ) -> tuple[float, float, str]:
-    """The mean score of one trial, its seconds, and why it has no score, if it has none."""
-    began = monotonic()
-    values = []
-    try:
-        model.set_params(progress=False, n_jobs=1)
-        for table in tables:
+    """The mean score of one trial, its seconds, and why it or some series have no score."""
+    began, values, reasons = monotonic(), [], []
+    model.set_params(progress=False, n_jobs=1)
+    for table in tables:
+        try:
             found = compare({"": model}, table, **setting)[score].droplevel("model")
             unit = [_std(table, target) if score in _IN_UNITS else 1.0 for target in found.index]
             values.append(float((found / unit).mean()))
-    except DeepLFMError as error:
-        return math.nan, monotonic() - began, str(error)
-    return float(np.mean(values)), monotonic() - began, ""
+        except InputError as error:  # a bad series never stops the others
+            reasons.append(str(error))
+        except DeepLFMError as error:
+            return math.nan, monotonic() - began, str(error)
+    failed = reasons[0] if reasons else ""
+    if values and reasons:
+        failed = f"{len(reasons)} of {len(tables)} series left out (first: {failed})"
+    return float(np.mean(values)) if values else math.nan, monotonic() - began, failed
 
 
 def _with(base: DeepLFMForecaster, chosen: Mapping[str, Any]) -> DeepLFMForecaster:
@@ -134,16 +145,6 @@ def _with(base: DeepLFMForecaster, chosen: Mapping[str, Any]) -> DeepLFMForecast
 
 def _std(table: pd.DataFrame, target: Any) -> float:
     return float(pd.to_numeric(table[target]).std()) or 1.0
-
-
-def _series(frame: pd.DataFrame, name: str | None) -> Iterator[pd.DataFrame]:
-    if name is None:
-        yield frame
-    elif name not in frame.columns:
-        raise InputError(f"series: the frame has no column {name!r}. Name one of its columns.")
-    else:
-        for _, rows in frame.groupby(name, sort=False):
-            yield rows.drop(columns=name).reset_index(drop=True)
 
 
 def _check(space: Space, base: DeepLFMForecaster, score: str, n_trials: int) -> None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.special import logsumexp, softmax
 from scipy.stats import norm, qmc
 
 from deeplfm.errors import TrainingDivergedError
@@ -24,6 +25,7 @@ _STEPS = 40  # of the optimiser
 _TOLERANCE = 1e-6  # of the log posterior density, relative
 APART = 0.02  # of parameters, for the curvature
 WORST = 1e10  # value where no factor exists
+_PRIOR_DRAWS = 64  # that are weighed by the rows
 
 
 class FittedOutput(NamedTuple):
@@ -60,7 +62,7 @@ def fit_output(
         seed: of the draws.
         start: logarithms of parameters to start from, by name; those of others are the prior medians.
         fallback: parameters to take where no time is left to fit any.
-        by_prior: draw the parameters from their prior, whatever the rows.
+        by_prior: draw the parameters from their prior, and weigh these draws by the rows.
     """
     n_rows = min(MOST_ROWS, _MOST_STATES // config.n_states)
     posterior = Posterior(Evidence([config], [Known(*(part[-n_rows:] for part in known))]))
@@ -69,8 +71,7 @@ def fit_output(
     names = Layout(config).names
     begin = [(start or {}).get(name, median) for name, median in zip(names, mean, strict=True)]
     if by_prior:
-        draws = draws_around(mean, np.diag(spread), config.n_draws, seed)
-        return FittedOutput(mean, draws, -posterior(mean)[0], 0)
+        return _weighed(posterior, draws_around(mean, np.diag(spread), _PRIOR_DRAWS, seed), config)
     if fallback is not None and stop_requested():
         mode, value, n_steps = fallback, posterior(fallback)[0], 0
     else:
@@ -95,6 +96,17 @@ def fit_output(
         root, log_volume = posterior.laplace(mode)
     draws = draws_around(mode, root, config.n_draws, seed)
     return FittedOutput(mode, draws, log_volume - value, n_steps)
+
+
+def _weighed(posterior: Posterior, draws: Array, config: StateSpaceConfig) -> FittedOutput:
+    """As many of the draws from the prior as the model has, in proportion to their evidence."""
+    off = (draws - posterior.mean) / posterior.spread
+    values = 0.5 * (off**2).sum(1) - np.array([posterior(draw)[0] for draw in draws])
+    share = softmax(values)
+    places = (np.arange(config.n_draws) + 0.5) / config.n_draws
+    chosen = np.minimum(np.searchsorted(share.cumsum(), places), len(draws) - 1)
+    log_evidence = float(logsumexp(values) - np.log(len(draws)))
+    return FittedOutput(share @ draws, draws[chosen], log_evidence, 0)
 
 
 def draws_around(mode: Array, root: Array, n_draws: int, seed: int) -> Array:

@@ -176,10 +176,10 @@ def test_the_pooled_prior_is_that_of_a_normal_hierarchy():
     seen = own + np.sqrt(variance) * rng.standard_normal(400)
     normal = norm.logpdf(rng.normal(0, 1.5, (400, 1)), scale=_FACTORS)  # of a std that says 1
     evidence = [
-        Evidence(["m"], [Likelihood("m", "noise", m, v)], density)
-        for m, v, density in zip(seen, variance, normal, strict=True)
+        Evidence(["m"], [Likelihood("m", "noise", m, v)], density, number)
+        for number, (m, v, density) in enumerate(zip(seen, variance, normal, strict=True))
     ]
-    found = pooled_prior(evidence)["m"]
+    found = pooled_prior(evidence).of()[0]["m"]
     assert abs(np.log(found.noise[0]) + 1.0) < 0.15  # four standard errors
     assert abs(found.noise[1] - 0.5) < 0.12
     assert found.rate == PRIOR.rate  # nothing is known of it
