@@ -6,8 +6,8 @@
     python tools/reliability/command_lines.py --count 40 --apart 1    # each in a process of its own
 
 Three of five cases are careful: a command, options that it has, and a table with one thing wrong at most,
-so that many reach a fit or a forecast. Only the exit codes 0, 2, 3, 4 and 130 are allowed, an error is one
-line, and nothing may raise.
+so that many reach a fit or a forecast. Only the exit codes 0, 2, 3, 4 and 130 are allowed, an error is
+one line, and nothing may raise.
 """
 
 from __future__ import annotations
