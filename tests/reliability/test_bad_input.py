@@ -438,13 +438,30 @@ def test_parquet_without_its_package_is_refused_before_the_fit(place, capsys, mo
     check_line(capsys.readouterr().err, ["filled.parquet", "pyarrow", 'deeplfm[parquet]"'])
 
 
-def test_a_failure_while_writing_leaves_nothing(place, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("deeplfm.report.write_report", "f.html"),
+        ("deeplfm.report.page.write_whole", "f.html"),
+        ("deeplfm.data.tables.write_whole", "f.csv"),
+        ("matplotlib.figure.Figure.savefig", "f.png"),
+        ("pathlib.Path.replace", "f.csv"),
+    ],
+)
+def test_a_full_disk_is_reported_with_the_file_and_changes_nothing(
+    place, capsys, monkeypatch, target, name
+):
+    """It printed the system's number of the error, and the name of a scratch file or none."""
+
     def fail(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("deeplfm.report.write_report", fail)
+    (place / name).write_text("of before")
     before = snapshot(place)
     arguments = ["forecast", "model", "--horizon", "3", "-o", "f.csv", "--plot", "f.png"]
-    assert exit_of([*arguments, "--report", "f.html"]) == 2
-    check_line(capsys.readouterr().err, ["No space left"])
+    with monkeypatch.context() as patch:
+        patch.setattr(target, fail)
+        assert exit_of([*arguments, "--report", "f.html"]) == 2
+    wanted = [f"error: {name}: cannot be written (No space left on device).", "that has space"]
+    check_line(capsys.readouterr().err, wanted)
     assert snapshot(place) == before

@@ -363,6 +363,16 @@ def test_an_endless_source_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     thread.join()
 
 
+# --- D13: size -------------------------------------------------------------------------------------
+
+
+def test_a_folder_holds_nothing_that_its_other_tensors_give_back(saved: Path) -> None:
+    """The root of each precision doubled a folder of 450 MB."""
+    names = storage.read_folder(saved)[1].keys()
+    assert any(name.endswith(".precision") for name in names)
+    assert not [name for name in names if name.endswith("_root")]
+
+
 # --- D14: what a command writes ---------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load, save
 
 import deeplfm
-from deeplfm import DeepLFMForecaster, ModelFileError
+from deeplfm import DeepLFMForecaster, InputError, ModelFileError
 from deeplfm.io import storage
 from deeplfm.io.parts import pack, unpack, write_parts
 from deeplfm.statespace.clocks_config import ClocksConfig
@@ -42,6 +42,15 @@ def panel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def clocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    times = np.linspace(0, 6, 40)
+    frame = pd.DataFrame({"a": np.sin(6 * times)}, index=pd.Index(times, name="t"))
+    folder = tmp_path_factory.mktemp("clocks") / "model"
+    DeepLFMForecaster("warped(season) + level", progress=False).fit(frame).save(folder)
+    return folder
+
+
 def copy_of(folder: Path, place: Path) -> Path:
     """A copy whose files are links to nothing of the original."""
     for path in folder.rglob("*"):
@@ -64,6 +73,15 @@ def forge(folder: Path, keys: Sequence[Any], value: Any) -> None:
     del content["sha256"]
     put(content, keys, value)
     path.write_text(storage.description_text(content))
+
+
+def forge_tensor(folder: Path, name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    (path,) = folder.glob("tensors-*")
+    tensors = load(path.read_bytes())
+    content = save(tensors | {name: change(tensors[name])})
+    path.write_bytes(content)
+    forge(folder, ("tensors_sha256",), hashlib.sha256(content).hexdigest())
+    forge(folder, ("not_finite",), sorted(tensors))
 
 
 def forge_part(folder: Path, keys: Sequence[Any], value: Any) -> None:
@@ -118,14 +136,51 @@ def test_tensors_with_values_that_have_no_meaning_are_refused(
 ) -> None:
     """They were loaded, and the first forecast or update ended with an error of pandas or torch."""
     folder = copy_of(forecaster, tmp_path / "model")
-    (path,) = folder.glob("tensors-*")
-    tensors = load(path.read_bytes())
-    content = save(tensors | {name: change(tensors[name])})
-    path.write_bytes(content)
-    forge(folder, ("tensors_sha256",), hashlib.sha256(content).hexdigest())
-    forge(folder, ("not_finite",), sorted(tensors))
+    forge_tensor(folder, name, change)
     with pytest.raises(ModelFileError, match="does not describe a DeepLFM"):
         deeplfm.load(folder)
+
+
+@pytest.mark.parametrize("name", ["jumps", "knots", "border", "x", "row_weight"])
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
+def test_clocks_with_tensors_that_are_not_finite_are_refused(
+    clocks: Path, name: str, value: float, tmp_path: Path
+) -> None:
+    """They were loaded, and the first update ended with a ValueError of scipy."""
+    folder = copy_of(clocks, tmp_path / "model")
+    forge_tensor(
+        folder, f"regressor.model.members.0.{name}", lambda old: torch.full_like(old, value)
+    )
+    with pytest.raises(ModelFileError, match=f"{name} is not finite"):
+        deeplfm.load(folder)
+
+
+def test_a_clock_whose_rows_are_elsewhere_is_refused(clocks: Path, tmp_path: Path) -> None:
+    """Its first forecast was an OverflowError."""
+    folder = copy_of(clocks, tmp_path / "model")
+    forge_tensor(folder, "regressor.scaling.x_scale", lambda old: old * 1e-300)
+    with pytest.raises(InputError, match=r"clocks: a time is .*e\+30. quarters of a cycle after"):
+        deeplfm.load(folder).forecast(2)
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("members", 0, "arguments", "config", 0, "step"), 0.0),
+        (("members", 0, "arguments", "config", 0, "has_level"), None),
+    ],
+)
+def test_a_finished_candidate_with_a_value_without_a_meaning_is_refused(
+    keys: Sequence[Any], value: Any, tmp_path: Path
+) -> None:
+    """A step of zero ended the fit with a ZeroDivisionError, where its candidate was used."""
+    frame = pd.DataFrame({"a": np.sin(np.arange(30) / 3)}, index=DAYS)
+    model = DeepLFMForecaster("trend + level", progress=False, checkpoint=tmp_path)
+    model.fit(frame)
+    for path in tmp_path.rglob(f"done/{storage.DESCRIPTION}"):
+        forge(path.parent, keys, value)
+    with pytest.raises(ModelFileError, match="does not describe a state of this run"):
+        model.fit(frame)
 
 
 @pytest.mark.parametrize("name", ["a\0b", "../../tensors-01234567.safetensors", "", None])

@@ -5,7 +5,9 @@
     python tools/reliability/command_lines.py --count 10000
     python tools/reliability/command_lines.py --count 40 --apart 1    # each in a process of its own
 
-Only the exit codes 0, 2, 3, 4 and 130 are allowed, an error is one line, and nothing may raise.
+Three of five cases are careful: a command, options that it has, and a table with one thing wrong at most,
+so that many reach a fit or a forecast. Only the exit codes 0, 2, 3, 4 and 130 are allowed, an error is
+one line, and nothing may raise.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from typing import Any
 
 import numpy as np
 from common import Report, arguments, python
+from typer.main import get_command
 
+from deeplfm.cli import app
 from deeplfm.cli import main as command_line
 
 RUN = "import sys; from deeplfm.cli import main; main(sys.argv[1:])"
@@ -63,7 +67,44 @@ FLAGS = ("--json", "--quiet", "--log-targets", "--input-dependent-noise", "--ove
 COMMANDS = (
     "fit", "fit", "fit", "forecast", "evaluate", "impute", "components", "forces", "plot", "info",
 )  # fmt: skip
+PLAUSIBLE: dict[str, tuple[str, ...]] = {
+    "--time": ("t",), "--target": ("y", "c0", "c1"), "--covariate": ("c1",), "--missing": ("-999", "0"),
+    "--floor": ("-5", "0"), "--cap": ("5", "100"), "--duplicates": ("mean", "first", "error"),
+    "--measurement-error": ("y=c1",), "--holidays": ("DE",), "--series": ("c0",), "--effort": ("fast",),
+    "--zone": ("UTC", "Europe/Berlin"), "--seed": ("0", "7"), "--dtype": ("float32", "float64"),
+    "--batch-size": ("5", "100"), "--time-limit": ("0.01", "1"), "--patience": ("1",),
+    "--checkpoint": ("run", "other-run"), "--horizon": ("1", "3", "40"), "--folds": ("1", "2"),
+    "--until": ("45", "2024-02-20", "1e9"), "--from": ("5", "-1e6", "2024-01-05"),
+    "--points": ("2", "50"),
+    "--times": ("later.csv", "data.csv"), "--data": ("later.csv",), "--coverage": ("0.5", "0.999"),
+    "--level": ("80", "50,95"), "--quantiles": ("0.1,0.9",), "--only": ("y",), "--decimal": (".", ","),
+    "--plot": ("new.png",), "--report": ("new.html",), "--out": ("new.csv", "-", "new.parquet"),
+    "--config": ("run.toml",), "--fitted": ("model", "out"), "--model-out": ("out",),
+}  # fmt: skip
+CHEAP = (
+    "trend + level", "trend + season(5) + level", "sinusoids(1)", "trend + reversion", "auto",
+    "warped(season) + level", "level(damped)", "trend + shared_forces(1)", "paper(n_features=3)",
+)  # fmt: skip
+CAREFUL = (
+    ("fit", "data.csv"), ("fit", "data.csv"), ("fit", "good.csv"), ("impute", "data.csv"),
+    ("forecast", "model"), ("forecast", "out"), ("evaluate", "model", "later.csv"),
+    ("evaluate", "out", "data.csv"), ("update", "model", "later.csv"), ("update", "out", "data.csv"),
+    ("components", "out"), ("plot", "out", "components"), ("backtest", "out"), ("info", "out"),
+    ("compare", "data.csv", "trend"),
+)  # fmt: skip
 ZONES = ("Europe/Berlin", "UTC", "Mars/Base", "America/New_York", "")
+
+
+OPTIONS_OF = {
+    name: {
+        option: bool(getattr(parameter, "is_flag", False))
+        for parameter in command.params
+        if (option := parameter.opts[0]) in PLAUSIBLE or getattr(parameter, "is_flag", False)
+        if option not in ("--debug", "--compile")
+    }
+    for name, command in get_command(app).commands.items()  # type: ignore[attr-defined]
+    if hasattr(command, "params")
+}
 
 
 class Cases:
@@ -76,7 +117,7 @@ class Cases:
         """Any of some items."""
         return items[int(self.random.integers(len(items)))]
 
-    def table(self) -> bytes:
+    def table(self, care: bool) -> bytes:
         """A table in text, with more or less wrong in it."""
         random, n_rows = self.random, int(self.random.integers(0, 30))
         n_columns = int(random.integers(1, 4))
@@ -86,6 +127,10 @@ class Cases:
         ]
         stamp, sloppy = self.one_of(STAMPS), random.random() < 0.5
         delimiter = self.one_of((",", ";", "\t", "|", " "))
+        if care:  # one thing wrong at most
+            n_rows, names[1] = n_rows + 4, self.one_of(("y", "c0"))
+            stamp, delimiter = self.one_of(STAMPS[:5]), ","
+            sloppy = random.random() < 0.2
         lines = [delimiter.join(names)]
         for row in range(n_rows):
             fields = [stamp.format(row + 1 if random.random() < 0.97 else 1)]
@@ -97,7 +142,7 @@ class Cases:
             lines.append(delimiter.join(fields))
         text = self.one_of(("\n", "\n", "\r\n", "\r")).join(lines)
         content = text.encode(self.one_of(("utf-8", "utf-8", "utf-8", "utf-16", "utf-8-sig")))
-        if random.random() < 0.1:
+        if random.random() < 0.1 and not care:
             place = int(random.integers(len(content) + 1))
             content = content[:place] + random.bytes(3) + content[place:]
         if random.random() < 0.1:
@@ -107,34 +152,35 @@ class Cases:
     def configuration(self) -> str:
         """A file of options."""
         keys = (
-            "n-steps",
-            "model",
-            "time",
-            "target",
-            "seed",
-            "jobs",
-            "nonsense",
-            "data",
-            "coverage",
+            "n-steps", "model", "time", "target", "seed", "jobs", "nonsense", "data", "coverage",
             "[model]",
-        )
+        )  # fmt: skip
         values = (
-            "1",
-            '"trend"',
-            "[1, 2]",
-            "true",
-            "{a = 1}",
-            "1e400",
-            '"\\u0000"',
-            "2024-01-01",
-            "[]",
-            "nan",
-        )
+            "1", '"trend"', "[1, 2]", "true", "{a = 1}", "1e400", '"\\u0000"', "2024-01-01", "[]", "nan",
+        )  # fmt: skip
         lines = [
             f"{self.one_of(keys)} = {self.one_of(values)}"
             for _ in range(self.random.integers(0, 4))
         ]
         return "\n".join(lines) + self.one_of(("", "\n", "=", "\x00"))
+
+    def careful(self) -> list[str]:
+        """The arguments of a command with options that it has, most of them with values that fit."""
+        given = list(self.one_of(CAREFUL))
+        name = given[0]
+        if name in ("fit", "impute", "compare"):
+            given += ["--model", self.one_of(CHEAP), "--n-steps", "1", "--jobs", "1"]
+        if name in ("fit", "update", "impute"):
+            given += ["--overwrite", "-o", "filled.csv" if name == "impute" else "out"]
+        elif name == "plot":
+            given += ["-o", "new.png"]
+        options = OPTIONS_OF[name]
+        for _ in range(int(self.random.integers(0, 4))):
+            given.append(self.one_of(sorted(options)))
+            if not options[given[-1]]:
+                is_odd = self.random.random() < 0.1
+                given.append(self.one_of(VALUES if is_odd else PLAUSIBLE[given[-1]]))
+        return given
 
     def command(self) -> list[str]:
         """The arguments of a command."""
@@ -149,14 +195,8 @@ class Cases:
             given.append(self.one_of(("spectra", "components", "x")))
         if is_fit:
             model = self.one_of(MODELS[:4]) if self.random.random() < 0.7 else self.one_of(MODELS)
-            given += [
-                "--model",
-                model,
-                "--n-steps",
-                self.one_of(("0", "0", "1", "-1", "x")),
-                "--jobs",
-                "1",
-            ]
+            steps = self.one_of(("0", "0", "1", "-1", "x"))
+            given += ["--model", model, "--n-steps", steps, "--jobs", "1"]
             given += ["--overwrite"] if self.random.random() < 0.8 else []
         elif name == "forecast" and self.random.random() < 0.8:
             given += ["--horizon", self.one_of(("1", "3", "0", "x"))]
@@ -252,23 +292,15 @@ def main() -> int:
         rows = "\n".join(f"{i},{np.sin(i):.4f}" for i in range(40))
         Path("good.csv").write_text(f"t,y\n{rows}\n")
         Path("later.csv").write_text("t,y\n40,0.7\n41,-0.1\n")
-        fit = [
-            "fit",
-            "good.csv",
-            "-o",
-            "model",
-            "--model",
-            "trend + level",
-            "--n-steps",
-            "1",
-            "--jobs",
-            "1",
-        ]
-        outcome_of(fit)
+        fit = "fit good.csv --n-steps 1 --jobs 1 --model".split()
+        for folder in ("model", "out"):
+            outcome_of([*fit, "trend + level", "-o", folder])
         for _ in range(options.count):
-            Path("data.csv").write_bytes(cases.table())
-            Path("run.toml").write_text(cases.configuration())
-            report.add(*run(cases.command()))
+            care = random.random() < 0.6
+            Path("data.csv").write_bytes(cases.table(care))
+            Path("run.toml").write_text("" if care else cases.configuration())
+            outcome, bad = run(cases.careful() if care else cases.command())
+            report.add(f"{outcome}{', careful' * care}", bad)
             os.chdir(name)
     return report.end()
 

@@ -3,16 +3,19 @@
 ::
 
     python tools/reliability/mutations.py --count 2000
+    python tools/reliability/mutations.py --count 500 --only "warped clock" --runs 1  # checkpoints
 
 Bits are flipped, bytes deleted, inserted, repeated or zeroed, files cut, swapped with those of another
 model or replaced by folders, pipes and links; parts and units of runs are exchanged whole. Models are a
 selection, a panel, forces that outputs share and a warped clock, and what a killed fit of each of these
-has left. In some cases a value of a description is changed and given the right checksum, as by somebody
-who means it; such a file may describe another model, but must not raise anything but an error of deeplfm.
+has left. In some cases a value of a description or a tensor is changed and given the right checksum, as
+by somebody who means it; such a file may describe another model, but must not raise anything but an error
+of deeplfm.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -30,6 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from common import LATER, TIMES, Report, arguments, frame_of, series_of, values
+from safetensors.torch import load, save
 
 import deeplfm
 from deeplfm import DeepLFMForecaster, DeepLFMRegressor
@@ -38,6 +42,7 @@ from deeplfm.io import storage
 from deeplfm.io.parts import pack, unpack, write_parts
 from deeplfm.training import checkpoint, loop
 
+NUMBERS = (np.inf, -np.inf, np.nan, 0.0, -1.0, 1e300, 1e30, -1e300, 1e-300)
 HANGS_AFTER = 60  # seconds
 STRANGE = (None, True, -1, 0, 10**30, 1e308, "", "cuda:0", "x" * 5000, [], {}, [[]], float("nan"))
 
@@ -104,7 +109,7 @@ def mutate(folder: Path, other: Path, random: np.random.Generator) -> str:
     if way == len(CONTENT) + 2 and _pieces(folder):
         exchange(folder, other, random)
         return "exchange"
-    reseal(folder, random)
+    (reseal if random.random() < 0.7 else reseal_tensor)(folder, random)
     return "resealed"
 
 
@@ -153,6 +158,26 @@ def reseal(folder: Path, random: np.random.Generator) -> None:
         described = json.loads(whole.read_text().replace(path.name, name))
         del described["sha256"]
         whole.write_text(storage.description_text(described))
+
+
+def reseal_tensor(folder: Path, random: np.random.Generator) -> None:
+    """Change a number, or all numbers, of a tensor, and give it the right checksum."""
+    paths = sorted(folder.rglob("tensors-*.safetensors"))
+    path = paths[random.integers(len(paths))]
+    tensors = load(path.read_bytes())
+    known = [t for _, t in sorted(tensors.items()) if t.is_floating_point() and t.numel()]
+    if known:
+        values = known[random.integers(len(known))].view(-1)
+        some = slice(None) if random.random() < 0.5 else int(random.integers(len(values)))
+        values[some] = NUMBERS[random.integers(len(NUMBERS))]
+    content = save(tensors)
+    path.write_bytes(content)
+    description = path.with_name(storage.DESCRIPTION)
+    described = json.loads(description.read_text()) | {
+        "tensors_sha256": hashlib.sha256(content).hexdigest(), "not_finite": sorted(tensors)
+    }  # fmt: skip
+    del described["sha256"]
+    description.write_text(storage.description_text(described))
 
 
 def _leaves(content: Any) -> Iterator[tuple[Any, Any]]:
@@ -279,21 +304,23 @@ def outcome_of(
 
 def main() -> int:
     """Mutate, use, compare."""
-    options = arguments(__doc__, 2000)
+    more = {"only": (str, "", "one kind of model"), "runs": (float, 0.25, "share of checkpoints")}
+    options = arguments(__doc__, 2000, **more)
     warnings.simplefilter("ignore")
     checkpoint._LEAST_SECONDS, checkpoint._COST = 0.0, 1e9  # keep every step
     random = np.random.default_rng(options.seed)
     report = Report("mutated model and checkpoint files")
-    order = [kind for kind in KINDS for _ in range(KINDS[kind].share)]
+    kinds = {kind: KINDS[kind] for kind in ([options.only] if options.only else KINDS)}
+    order = [kind for kind in kinds for _ in range(kinds[kind].share)]
     with tempfile.TemporaryDirectory() as name:
         folder, expected = Path(name), {}
-        for kind, (fit, use, _) in KINDS.items():
+        for kind, (fit, use, _) in kinds.items():
             for seed, place in enumerate(("whole", "other")):
                 fit(seed).save(folder / kind / place)
                 killed_run(kind, folder / kind / f"{place} run", seed)
             expected[kind] = use(deeplfm.load(folder / kind / "whole"))
         for case in range(options.count):
-            kind, is_run = order[case % len(order)], random.random() < 0.25
+            kind, is_run = order[case % len(order)], random.random() < options.runs
             origin, place = folder / kind, folder / "case"
             shutil.rmtree(place, ignore_errors=True)
             what = " run" if is_run else ""

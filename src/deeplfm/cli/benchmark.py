@@ -46,6 +46,7 @@ def benchmark(
     from deeplfm.experiments.forecasting.page import INTRODUCTION, markdown, overview
     from deeplfm.experiments.forecasting.runner import run_benchmark
     from deeplfm.experiments.forecasting.series import load_series
+    from deeplfm.io.files import write_whole, writing
 
     del topic
     terminal = Terminal(output)
@@ -69,4 +70,6 @@ def benchmark(
     terminal.print(table(headers, rows, f"{len(series)} series of {set_name!r}"))
     terminal.print_json({"set": set_name, "scores": found.to_dict("index")})
     if document is not None:
-        document.write_text(f"{INTRODUCTION}\n" + markdown(records, f"Set {set_name!r}"))
+        text = f"{INTRODUCTION}\n" + markdown(records, f"Set {set_name!r}")
+        with writing(document):
+            write_whole(document, lambda temporary: temporary.write_text(text))

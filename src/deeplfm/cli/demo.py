@@ -39,7 +39,7 @@ def demo(
         place.parent.mkdir(parents=True, exist_ok=True)
     from deeplfm.experiments.demo import run_demo
     from deeplfm.experiments.scores import plain, write_document
-    from deeplfm.io.files import versions, write_whole
+    from deeplfm.io.files import versions, write_whole, writing
     from deeplfm.plots import toy_figure
 
     result = run_demo(variant, seed, quick)
@@ -47,7 +47,8 @@ def demo(
     output.print(_table(result, quick))
     titles = {name: _title(result, name) for name in result.posteriors}
     figure = toy_figure(result.data, result.posteriors, titles)
-    write_whole(path, lambda place: figure.savefig(place, format="png"))
+    with writing(path):
+        write_whole(path, lambda place: figure.savefig(place, format="png"))
     output.print(f"Figure: {path}", markup=False, highlight=False, soft_wrap=True)
     if json is not None:
         settings = {"variant": variant, "seed": seed, "quick": quick, "models": result.settings}

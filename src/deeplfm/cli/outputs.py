@@ -95,7 +95,7 @@ def written_together() -> Iterator[Callable[[Path | None, Callable[[Path], objec
     False
     complete
     """
-    from deeplfm.io.files import flush_folder, remove_unfinished, unfinished
+    from deeplfm.io.files import flush_folder, remove_unfinished, unfinished, writing
 
     with ExitStack() as stack:
         staged: list[tuple[Path, Path]] = []
@@ -103,18 +103,20 @@ def written_together() -> Iterator[Callable[[Path | None, Callable[[Path], objec
         def add(path: Path | None, write: Callable[[Path], object]) -> None:
             if path is None:
                 return
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # beside its final place, so that a rename suffices, and with its suffix
-            remove_unfinished(path.parent, lambda name: name == path.name)
-            scratch = unfinished(path)
-            scratch.mkdir()
-            stack.callback(shutil.rmtree, scratch, ignore_errors=True)
-            write(scratch / path.name)
+            with writing(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                # beside its final place, so that a rename suffices, and with its suffix
+                remove_unfinished(path.parent, lambda name: name == path.name)
+                scratch = unfinished(path)
+                scratch.mkdir()
+                stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+                write(scratch / path.name)
             staged.append((scratch / path.name, path))
 
         yield add
         for temporary, path in staged:
-            temporary.replace(path)
+            with writing(path):
+                temporary.replace(path)
             flush_folder(path.parent)
 
 

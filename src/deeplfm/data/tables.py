@@ -24,7 +24,7 @@ from deeplfm.data.numbers import (
 )
 from deeplfm.data.text import parse_text
 from deeplfm.errors import MISUSES, InputError
-from deeplfm.io.files import write_whole
+from deeplfm.io.files import write_whole, writing
 
 __all__ = ["numeric_column", "read_table", "write_table"]
 
@@ -239,13 +239,8 @@ def _iso8601(times: pd.Series) -> pd.Series:
 
 
 def _save(content: bytes, path: Path) -> None:
-    try:
+    with writing(path):
         write_whole(path, lambda temporary: temporary.write_bytes(content))
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be written ({error.strerror or error}). "
-            "Give a file in a folder that exists, that you may write to and that has space."
-        ) from error
 
 
 def _print(text: str) -> None:

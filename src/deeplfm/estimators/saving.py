@@ -25,7 +25,12 @@ from deeplfm.io.archive import Contents, reading, restore, tensors_under
 from deeplfm.io.files import versions
 from deeplfm.io.typed import checked
 from deeplfm.selection.average import ModelAverage
-from deeplfm.selection.finished import describe_member, new_member
+from deeplfm.selection.finished import (
+    ROWS_PREDICTED,
+    check_predictions,
+    describe_member,
+    new_member,
+)
 from deeplfm.selection.record import Selection
 from deeplfm.statespace import Prior
 from deeplfm.terms import from_json, to_json
@@ -40,7 +45,6 @@ if TYPE_CHECKING:
 Regressor = TypeVar("Regressor", bound="DeepLFMRegressor")
 Forecaster = TypeVar("Forecaster", bound="DeepLFMForecaster")
 
-_ROWS_PREDICTED = 64  # when a model is loaded
 _DERIVED = "._root"  # of exact weights: their precision gives it back
 
 
@@ -130,7 +134,8 @@ def rebuild(
                 module.refresh()
         regressor.device = _available(str(regressor.device))
         regressor.model_.to(regressor.device)
-        _check_predictions(regressor)
+        rows = torch.linspace(0, 1, ROWS_PREDICTED, dtype=regressor.dtype_, device=regressor.device)
+        check_predictions(regressor.model_, rows[:, None].repeat(1, regressor.n_features_in_))
     return regressor
 
 
@@ -147,23 +152,6 @@ def _available(device: str) -> str:
         )
         return "cpu"
     return device
-
-
-def _check_predictions(regressor: DeepLFMRegressor) -> None:
-    """Predict some rows: parts that do not fit together fail here, and not at the first forecast."""
-    rows = torch.linspace(0, 1, _ROWS_PREDICTED, dtype=regressor.dtype_, device=regressor.device)
-    with torch.no_grad():
-        posterior = regressor.model_.posterior(rows[:, None].repeat(1, regressor.n_features_in_))
-        mean, std = posterior.mean, posterior.std()
-    if mean.shape != (len(rows), regressor.labels_.n_outputs) or not bool(
-        (mean + std).isfinite().all()
-    ):
-        raise ValueError("its prediction has another shape, or is not finite")
-    if not all(bool(item.isfinite().all()) for item in regressor.model_.parameters()):
-        raise ValueError("a parameter is not finite")
-    scales = [m.temperature for m in regressor.model_.members if m.temperature is not None]
-    if not all(bool(((scale > 0) & scale.isfinite()).all()) for scale in scales):
-        raise ValueError("a temperature is not positive")
 
 
 def _check_next_row(forecaster: DeepLFMForecaster) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from deeplfm.errors import InputError
 from deeplfm.estimators import DeepLFMRegressor
 from deeplfm.experiments.declaration import Split
-from deeplfm.io.files import write_whole
+from deeplfm.io.files import write_whole, writing
 from deeplfm.kernels import compiled_kernels
 from deeplfm.model import DeepLFM
 from deeplfm.predictive.mixture import Predictive, coverage, mnll, nmse
@@ -56,7 +56,8 @@ def score(
 def write_document(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
     """Write a JSON file in one atomic step; for values that JSON lacks see :func:`plain`."""
     text = json.dumps(content, indent=2, allow_nan=False) + "\n"
-    write_whole(Path(path), lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    with writing(Path(path)):
+        write_whole(Path(path), lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def plain(value: Any) -> Any:

@@ -49,6 +49,21 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn a system's error while a file of the user is written into one that names this file."""
+    try:
+        yield
+    except (OSError, InputError) as error:  # the latter of a scratch file in its place
+        cause = error.__cause__ if isinstance(error, InputError) else error
+        if not isinstance(cause, OSError):
+            raise
+        raise InputError(
+            f"{path}: cannot be written ({cause.strerror or cause}). Give a file in a folder that "
+            "exists, that you may write to and that has space. A file that was there before is kept."
+        ) from cause
+
+
 def unfinished(path: Path) -> Path:
     """A name beside a path for what is not complete yet; see :func:`remove_unfinished`."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.unfinished")

@@ -18,7 +18,7 @@ from deeplfm.errors import InputError
 from deeplfm.estimators.columns import Name
 from deeplfm.estimators.predictions import SUFFIXES
 from deeplfm.inspection.depth import kind_of
-from deeplfm.io.files import versions, write_whole
+from deeplfm.io.files import versions, write_whole, writing
 from deeplfm.report import tables
 from deeplfm.report.cautions import cautions, looks_clinical
 from deeplfm.report.charts import MOST_POINTS
@@ -63,7 +63,8 @@ def write_report(
         _check_forecast(forecast, forecaster.targets_)
         forecast = forecast.set_axis(forecaster.timeline_.read(forecast.index), axis=0)
     text = _render(gather(forecaster, forecast, evaluation), forecaster, forecast, title)
-    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    with writing(path):
+        write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def _check_forecast(forecast: pd.DataFrame, targets: list[Name]) -> None:

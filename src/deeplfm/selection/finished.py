@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from deeplfm import config as configuration
@@ -14,6 +15,7 @@ from deeplfm.errors import TrainingDivergedError, UnsuitableError
 from deeplfm.io.archive import restore, tensors_under
 from deeplfm.io.storage import Contents
 from deeplfm.model import DeepLFM
+from deeplfm.selection.average import ModelAverage
 from deeplfm.selection.candidate import Candidate, FittedCandidate, Member, Score
 from deeplfm.statespace import (
     ClocksConfig,
@@ -23,11 +25,15 @@ from deeplfm.statespace import (
     StateSpaceConfig,
     StateSpaceLFM,
 )
+from deeplfm.statespace.model import KeptRows
 from deeplfm.training.schedule import History
 
 _KINDS = (DeepLFM, StateSpaceLFM, SharedForcesLFM, OtherOutputsLFM, ClocksLFM)
 KINDS: dict[str, type] = {kind.__name__: kind for kind in _KINDS}
 Kind = TypeVar("Kind", bound=type)
+ROWS_PREDICTED = 64  # when a model is loaded
+# what may hold NaN where nothing was observed, or the infinite ends of intervals
+_MAY_BE_UNKNOWN = ("y", "row_error", "forecast_density", "reach", "support", "span")
 _ERRORS = {kind.__name__: kind for kind in (TrainingDivergedError, UnsuitableError)}
 
 
@@ -61,6 +67,22 @@ def new_member(description: dict[str, Any]) -> Any:
     else:
         config = configuration.from_dict(config)
     return KINDS[description["kind"]](**arguments | {"config": config})
+
+
+def check_predictions(model: ModelAverage, x: Float[Tensor, "N P"]) -> None:
+    """Predict some rows: parts that do not fit together fail here, and not when they are used."""
+    for name, tensor in model.state_dict().items():
+        if name.rpartition(".")[2] not in _MAY_BE_UNKNOWN and not bool(tensor.isfinite().all()):
+            raise ValueError(f"{name} is not finite")
+    with torch.no_grad():
+        posterior = model.posterior(x)
+        mean, std = posterior.mean, posterior.std()
+    shape = (len(x), model.weight.shape[1])
+    if mean.shape != shape or not bool((mean + std).isfinite().all()):
+        raise ValueError("its prediction has another shape, or is not finite")
+    scales = [m.temperature for m in model.members if m.temperature is not None]
+    if not all(bool((scale > 0).all()) for scale in scales):
+        raise ValueError("a temperature is not positive")
 
 
 def unit_name(label: str, item: Any) -> str | None:
@@ -115,6 +137,8 @@ def restore_result(contents: Contents, item: Any) -> Any:
         model = new_member(part).to(getattr(torch, description["dtype"]))
         restore(model, tensors_under(f"{index}.", tensors))
         models.append(model.to(description["device"]))
+        if isinstance(model, KeptRows):
+            check_predictions(ModelAverage.of(model), model.x[-ROWS_PREDICTED:])
     n_models = len(item.members) if isinstance(item, FittedCandidate) else 1
     if len(models) != n_models:
         raise ValueError(f"{len(models)} models in place of {n_models}")

@@ -9,12 +9,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from deeplfm.errors import InputError
 from deeplfm.likelihoods import Gaussian
 from deeplfm.predictive.mixture import Predictive
 from deeplfm.randomness import numpy_for
 from deeplfm.statespace.clock_paths import beyond, extended, jumps_ahead, noise_at, series_of
 from deeplfm.statespace.clocks_config import ClocksConfig
-from deeplfm.statespace.model import KeptRows
+from deeplfm.statespace.model import KeptRows, solving
 from deeplfm.statespace.origins import origins, scale_of
 from deeplfm.statespace.phase_fit import Fitted, track, with_jumps
 from deeplfm.statespace.phase_solve import (
@@ -34,6 +35,7 @@ SEASON, LEVEL = "warped season", "level"
 _N_PATHS = 256  # drawn for a prediction
 _AT_ONCE = 16  # paths
 MOST_TO_SAMPLE = 5000  # rows, beyond which they determine the clocks
+_MOST_AHEAD = 2**15  # knots after the last row
 _APART = 4  # steps between skips that are not one
 _FUNCTION = 1e-12  # variance of one path
 
@@ -117,10 +119,12 @@ class ClocksLFM(KeptRows):
         new = (self.x, self.y, self.row_weight)
         if all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(old, new, strict=True)):
             return
-        grid, state = self._grid(float(self.x[-1, 0])), self._state()
-        state = extended(grid, self.config.priors, state)
-        fitted = track(grid, self.config.priors, state, learn=False)
-        fitted = track(grid, fitted.priors, with_jumps(fitted), learn=False)
+        count = len(self.jumps) + 1 + self._n_more(float(self.x[-1, 0]))
+        grid, state = self._grid(count), self._state()
+        with solving():
+            state = extended(grid, self.config.priors, state)
+            fitted = track(grid, self.config.priors, state, learn=False)
+            fitted = track(grid, fitted.priors, with_jumps(fitted), learn=False)
         self._write(fitted)
 
     def condition_on(
@@ -216,10 +220,10 @@ class ClocksLFM(KeptRows):
         if self._known is None:
             grid, state = self._grid(), self._state()
             priors = self.config.priors
-            local = linearise(grid, priors, state)
-            self._known = Fitted(
-                grid, priors, state, local, solve(grid, priors, local, state.jumps)
-            )
+            with solving():
+                local = linearise(grid, priors, state)
+                posterior = solve(grid, priors, local, state.jumps)
+            self._known = Fitted(grid, priors, state, local, posterior)
         return self._known
 
     def _keep(self, x: Tensor, y: Tensor, weight: Tensor) -> None:
@@ -235,12 +239,20 @@ class ClocksLFM(KeptRows):
         self.jumps = torch.as_tensor(state.jumps.copy())
         self._known = fitted
 
-    def _grid(self, until: float | None = None) -> Grid:
-        """The knots of the rows, and more where they are to reach further."""
-        count, config = len(self.jumps) + 1, self.config
-        if until is not None:
-            count = max(count, int(np.ceil((until - config.begin) / config.width)) + 1)
-        return Grid(series_of(self.x, self.y, self.row_weight), config.begin, config.width, count)
+    def _grid(self, count: int | None = None) -> Grid:
+        """The knots of the rows, or some number of them."""
+        config, series = self.config, series_of(self.x, self.y, self.row_weight)
+        return Grid(series, config.begin, config.width, count or len(self.jumps) + 1)
+
+    def _n_more(self, until: float) -> int:
+        """Knots that are missing to reach a time."""
+        ahead = (until - self.config.begin) / self.config.width - len(self.jumps)
+        if not ahead <= _MOST_AHEAD:
+            raise InputError(
+                f"clocks: a time is {ahead:.3g} quarters of a cycle after the last row, and at most "
+                f"{_MOST_AHEAD} can be followed. Give earlier times, or fit the model to later rows."
+            )
+        return max(0, int(np.ceil(ahead)))
 
     def _state(self) -> State:
         ends = np.cumsum([len(shape.prior) for shape in self.config.shapes])
@@ -267,7 +279,8 @@ class ClocksLFM(KeptRows):
         grid, state = self._grid(), self.fitted.state
         if priors is self.config.priors:
             return grid, self.fitted.posterior
-        return grid, solve(grid, priors, linearise(grid, priors, state), state.jumps)
+        with solving():
+            return grid, solve(grid, priors, linearise(grid, priors, state), state.jumps)
 
     def _paths_of(
         self, priors: Priors, time: Array, n_paths: int, generator: np.random.Generator
@@ -275,7 +288,7 @@ class ClocksLFM(KeptRows):
         """A prediction is a function of its row alone: what is asked for besides changes no path."""
         grid, posterior = self._posterior(priors)
         end = grid.begin + grid.width * (grid.count - 1)
-        n_more = max(0, int(np.ceil((float(time.max()) - end) / grid.width)))
+        n_more = self._n_more(float(time.max()))
         longer = Grid(grid.series, grid.begin, grid.width, grid.count + n_more)
         laws = longer.knots(priors)
         columns = [laws.columns(time, index) for index in range(len(laws.processes))]

@@ -71,4 +71,9 @@ class ClocksConfig:
             )
             for sample in data["samples"]
         )
-        return checked(cls(clocks, shapes, data["begin"], data["width"], samples))
+        found = checked(cls(clocks, shapes, data["begin"], data["width"], samples))
+        if not clocks or any(len(sample.clocks) != len(clocks) for sample in samples):
+            raise ValueError(f"clocks of ClocksConfig is {clocks!r:.80}, and others in its samples")
+        if not found.width > 0:
+            raise ValueError(f"width of ClocksConfig is {found.width!r}")
+        return found

@@ -137,4 +137,7 @@ class StateSpaceConfig:
             for item in data["seasons"]
         )
         prior = Prior.from_dict(data.get("prior", {}))
-        return checked(cls(**data | {"seasons": seasons, "prior": prior}))
+        found = checked(cls(**data | {"seasons": seasons, "prior": prior}))
+        if not found.step > 0:
+            raise ValueError(f"step is {found.step!r}")
+        return found

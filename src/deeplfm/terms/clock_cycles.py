@@ -23,6 +23,7 @@ _AS_WELL = (1.2, 0.01)  # times the variance left, and more, that a multiple may
 _SHARED = 1.5  # times the residual variance that an output may have on the clock of another
 _LEAST_EXPLAINED = 0.3  # of the variance, by a cycle
 _MOST_HARMONICS = 16
+_KNOTS_PER_ROW, _SPARE_KNOTS = 4, 1000  # beyond which most knots are far from any row
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,18 @@ class Cycle:
     score: float  # log density of the values, less what its weights cost
 
 
+def n_knots(begin: float, end: float, width: float) -> int:
+    """Knots from the first row to the last."""
+    return max(2, int(np.ceil((end - begin) / width)) + 1)
+
+
+def can_be_followed(frequency: float, series: Sequence[Series], begin: float, end: float) -> bool:
+    """Whether rows are near enough of the cycles: in a gap of thousands the phase is lost anyway."""
+    n_rows = sum(len(item.time) for item in series)
+    wanted = frequency * (end - begin) / (2 * np.pi) * KNOTS_PER_CYCLE
+    return bool(wanted < _KNOTS_PER_ROW * n_rows + _SPARE_KNOTS)
+
+
 def by_waves(
     series: Sequence[Series], begin: float, end: float, n_clocks: int
 ) -> tuple[list[Cycle], list[int | None]]:
@@ -45,7 +58,11 @@ def by_waves(
     if waves is None:
         return [], []
     of_output: list[int | None] = []
-    clocks = [c for c, clock in enumerate(waves.clocks) if not clock.is_drift]
+    clocks = [
+        c
+        for c, clock in enumerate(waves.clocks)
+        if not clock.is_drift and can_be_followed(clock.weight[-1], series, begin, end)
+    ]
     for shape in waves.shapes:
         power = [float(shape.variance[shape.orders[:, c] != 0].sum()) for c in clocks]
         of_output.append(int(np.argmax(power)) if max(power, default=0.0) > 0 else None)
@@ -53,7 +70,7 @@ def by_waves(
     for c in clocks:
         frequency = float(waves.clocks[c].weight[-1])
         width = 2 * np.pi / frequency / KNOTS_PER_CYCLE
-        count = max(2, int(np.ceil((end - begin) / width)) + 1)
+        count = n_knots(begin, end, width)
         phase = waves.clocks[c].phase(np.clip(begin + width * np.arange(count), begin, end))
         rate = np.gradient(phase, width)
         chosen.append(Cycle(frequency, width, phase, rate, 0.0, 0.0))
@@ -72,7 +89,7 @@ def followed_back(
     cycle: Cycle, series: Sequence[Series], since: float, begin: float, end: float
 ) -> Cycle:
     """A cycle that is known since some time, in the whole record."""
-    count = max(2, int(np.ceil((end - begin) / cycle.width)) + 1)
+    count = n_knots(begin, end, cycle.width)
     time = begin + cycle.width * np.arange(count)
     known = since + cycle.width * np.arange(len(cycle.phase))
     start = np.where(time >= since, np.interp(time, known, cycle.phase), np.nan)
@@ -103,6 +120,7 @@ def find_own(series: Series, begin: float, end: float, below: float = math.inf) 
     for (frequency, middle), factor in itertools.product(found, _FACTORS):
         wanted = factor * frequency
         is_new = all(abs(wanted / other - 1) > ALIKE for other in tried)
+        is_new = is_new and can_be_followed(wanted, [series], begin, end)
         is_slow = wanted < min(below, 2 * np.pi / (5 * step))
         if is_new and is_slow and wanted * (end - begin) > 2.5 * np.pi:
             tried.append(wanted)
@@ -128,7 +146,7 @@ def _in_lowest_terms(cycles: Sequence[Cycle]) -> Cycle:
 def _followed(series: Series, frequency: float, middle: float, begin: float, end: float) -> Cycle:
     """The cycle of a frequency, which is known in few cycles and is continued from there."""
     width = 2 * np.pi / frequency / KNOTS_PER_CYCLE
-    count = int(np.ceil((end - begin) / width)) + 1
+    count = n_knots(begin, end, width)
     time = begin + width * np.arange(count)
     start = np.where(np.abs(time - middle) < 6 * np.pi / frequency, frequency * time, np.nan)
     phase, rate, density = track_phase([series], frequency, begin, width, count, start)

@@ -32,8 +32,10 @@ from deeplfm.terms.clock_cycles import (
     Cycle,
     by_waves,
     by_windows,
+    can_be_followed,
     find_own,
     followed_back,
+    n_knots,
 )
 from deeplfm.terms.spectrum import typical_step
 from deeplfm.training import Rows
@@ -86,6 +88,8 @@ def fit_clocks(series: Sequence[Series], n_clocks: int = 3) -> Fitted:
     if sum(len(item.time) for item in some) == sum(len(item.time) for item in series):
         return fitted
     first, last = _ends([item for item in series if len(item.time)])
+    if not all(can_be_followed(cycle.frequency, series, first, last) for cycle in chosen):
+        raise UnsuitableError("rows without a gap of thousands of cycles")
     whole = [
         followed_back(
             cycle,
@@ -161,7 +165,7 @@ def _grid(series: Sequence[Series], chosen: Sequence[Cycle]) -> Grid:
     """Knots over the rows, some in each cycle of the fastest clock."""
     begin, end = _ends([item for item in series if len(item.time)])
     width = 2 * np.pi / max(cycle.frequency for cycle in chosen) / KNOTS_PER_CYCLE
-    return Grid(series, begin, width, max(2, int(np.ceil((end - begin) / width)) + 1))
+    return Grid(series, begin, width, n_knots(begin, end, width))
 
 
 def _rough(

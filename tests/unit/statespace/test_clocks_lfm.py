@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from deeplfm import DeepLFMForecaster, DeepLFMRegressor, load
-from deeplfm.errors import ConfigError
+from deeplfm.errors import ConfigError, InputError
 from deeplfm.statespace import ClocksConfig, ClocksLFM
 from deeplfm.terms import LocalLevel, Season, WarpedTime
 from deeplfm.terms.warped_chain import build_clocks, orders_of
@@ -129,6 +129,22 @@ def test_rows_before_the_first_knot_are_left_out(two: DeepLFMRegressor) -> None:
     model.set_train_data(x, y)
     assert len(model.x) == len(x) - 2
     torch.testing.assert_close(model.posterior(model.x).mean, mean)
+
+
+def test_times_too_far_to_follow_are_refused(two: DeepLFMRegressor) -> None:
+    """Memory grew with the distance: ten million cycles took all of it."""
+    for use in (two.predict, lambda x: copy.deepcopy(two).update(x, [[1.0, 1.0]])):
+        with pytest.raises(InputError, match=r"clocks: a time is .* quarters of a cycle after"):
+            use(np.array([1e9]))
+
+
+def test_rows_with_a_gap_of_thousands_of_cycles_have_no_clock() -> None:
+    """They took memory for every knot of the gap: 21 GB, where it was four months of heartbeats."""
+    times = np.r_[0.0:150.0, 1e8 : 1e8 + 150]
+    values = np.sin(2 * np.pi * times / PERIOD)
+    models = {"clocks": "warped(season) + level", "level": "trend + level"}
+    model = DeepLFMRegressor(models, progress=False).fit(times, values)
+    assert model.selection_["left_out"]["clocks"].startswith("a cycle that repeats")
 
 
 def test_sums_over_rows_are_refused(two: DeepLFMRegressor) -> None:
