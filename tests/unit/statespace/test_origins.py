@@ -93,6 +93,9 @@ def test_only_forecasts_are_widened_and_draws_as_much_as_intervals():
     torch.testing.assert_close(after.std(), 2 * before.std())
     torch.testing.assert_close(after.mean, before.mean)
     torch.testing.assert_close(model.posterior(x[20:30]).std(), inside.std())
+    near = torch.linspace(float(x[49]), float(x[50]), 1000)[:, None]
+    steps = model.component_moments(near, model.components[0])[1].sqrt().diff(dim=0)
+    assert steps.abs().max() < 0.01 * after.std()[0]  # bands of components have no step
     drawn = model.draw(x[50:], 4000, seed=0)
     spread = after.component_variance.mean(0).sqrt()
     assert ((drawn.std(0) / spread - 1).abs() < 0.06).all()  # five standard errors
