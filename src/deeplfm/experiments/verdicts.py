@@ -65,7 +65,7 @@ def _winners(outcome: Outcome) -> str:
         entry, median = _lowest(outcome, column)
         if entry is not None:
             parts.append(f"{column.label}: {entry.label} ({number(median, column.decimals)})")
-    return f"Best medians: {_listed(parts)}." if parts else "There are no scores here."
+    return f"Best medians: {'; '.join(parts)}." if parts else "There are no scores here."
 
 
 def _lowest(outcome: Outcome, column: Column) -> tuple[Entry | None, float]:

@@ -218,7 +218,7 @@ def test_settings_of_ours_are_compared_with_each_other():
     tiny = experiment(entry("DLFM M=1"), entry("DLFM M=2"), cases=("first",))
     records = [scored("DLFM M=1", 0.3, 1.0), scored("DLFM M=2", 0.2, 2.0)]
     sentence = verdict(Outcome(tiny, records, n_seeds=1))
-    assert sentence == "Best medians: a NMSE: DLFM M=2 (0.20) and MNLL: DLFM M=1 (1.00)."
+    assert sentence == "Best medians: a NMSE: DLFM M=2 (0.20); MNLL: DLFM M=1 (1.00)."
 
 
 def test_only_a_dlfm_is_compared_with_the_published_one():
