@@ -42,17 +42,17 @@ def grid(outcome: Outcome) -> tuple[list[str], list[list[Cell]]]:
     """Headings, and a row for each model: scores, published numbers, seeds and time."""
     experiment = outcome.experiment
     headings = ["model"]
-    for column in experiment.columns:
-        headings += [column.label, experiment.paper_heading]
     rows = [[Cell(entry.label)] for entry in experiment.models]
     for column in experiment.columns:
         cells = [outcome.summary(entry, column) for entry in experiment.models]
         best = min((cell.median for cell in cells if cell is not None), default=math.nan)
-        for row, entry, cell in zip(rows, experiment.models, cells, strict=True):
+        published = [experiment.published(entry, column) for entry in experiment.models]
+        headings += [column.label, *[experiment.paper_heading] * any(published)]
+        for row, cell, paper in zip(rows, cells, published, strict=True):
             is_best = cell is not None and cell.median == best
-            published = experiment.published(entry, column)
             row.append(Cell(cell_text(cell, column.decimals), is_best))
-            row.append(Cell(published.text if published else _NOTHING))
+            if any(published):
+                row.append(Cell(paper.text if paper else _NOTHING))
     for row, entry in zip(rows, experiment.models, strict=True):
         seconds = outcome.seconds(entry)
         row.append(Cell(outcome.seeds(entry)))
