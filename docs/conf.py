@@ -13,6 +13,7 @@ version = release = deeplfm.__version__
 html_title = f"deeplfm {version}"
 html_math_renderer = "mathml"  # formulas are shown by the browser, without scripts from a network
 html_theme, html_show_copyright = "furo", False
+html_static_path, html_css_files = ["_static"], ["tables.css"]
 templates_path: list[str] = []
 exclude_patterns = ["results", "figures"]
 extensions = [

@@ -21,6 +21,7 @@ from deeplfm.experiments.scores import plain, write_document
 from deeplfm.experiments.tables import (
     MODELS,
     WORDS,
+    items,
     markdown_heading,
     markdown_remarks,
     markdown_table,
@@ -218,7 +219,7 @@ def _introduction(page: Path, archives: Sequence[Archive]) -> list[str]:
         "",
         WORDS,
         "",
-        MODELS,
+        *items(MODELS),
         "",
         *_surroundings(records),
         "",

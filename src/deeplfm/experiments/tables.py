@@ -17,15 +17,16 @@ WORDS = (
     "the tested rows. The best median of a column is bold."
 )
 MODELS = (
-    "The ensemble weighs several models, most of them without a hidden layer, by held-out rows. DLFM is "
-    "one model whose hidden layers carry the forecast: of a series, hidden clocks whose rate may vary "
-    "and functions of their phases, beside a level (the paper's hidden layers where there is no cycle); "
-    "of a table, 16 hidden values and a mixture density whose weights are functions of these alone. "
-    "Rows marked (paper) follow the paper's text, rows marked (reference) the authors' public code. An "
-    "LFM has no hidden layer, nor has the mixture density. Sinusoids + deep has the paper's hidden "
-    "layers beside eight sinusoids, which carry all of the toy's forecast, smooth + deep the same beside "
-    "smooth functions of the inputs. DGP-EQ and DGP-ARC without a mark start from the spectrum and have "
-    "an exact output layer."
+    "ensemble: several models, averaged with weights from held-out rows. Most have no hidden layer.",
+    "DLFM: one model whose hidden layers carry the forecast. Series: the hidden layer has the phase of "
+    "each cycle, whose rate may vary, and the output is a function of the phases, plus a level; without "
+    "a cycle, the hidden layers are those of the paper. Tables: the weights of a mixture density are "
+    "functions of 16 hidden values.",
+    "(paper) follows the text of the paper, (reference) the authors' public code.",
+    "LFM and mixture density: no hidden layer.",
+    "sinusoids + deep: the paper's hidden layers and eight sinusoids, side by side. On the toy the "
+    "sinusoids carry the whole forecast. smooth + deep: the same with smooth functions of the inputs.",
+    "DGP-EQ, DGP-ARC without (paper): frequencies start from the spectrum; the output layer is exact.",
 )
 
 
@@ -41,17 +42,17 @@ def grid(outcome: Outcome) -> tuple[list[str], list[list[Cell]]]:
     """Headings, and a row for each model: scores, published numbers, seeds and time."""
     experiment = outcome.experiment
     headings = ["model"]
-    for column in experiment.columns:
-        headings += [column.label, experiment.paper_heading]
     rows = [[Cell(entry.label)] for entry in experiment.models]
     for column in experiment.columns:
         cells = [outcome.summary(entry, column) for entry in experiment.models]
         best = min((cell.median for cell in cells if cell is not None), default=math.nan)
-        for row, entry, cell in zip(rows, experiment.models, cells, strict=True):
+        published = [experiment.published(entry, column) for entry in experiment.models]
+        headings += [column.label, *[experiment.paper_heading] * any(published)]
+        for row, cell, paper in zip(rows, cells, published, strict=True):
             is_best = cell is not None and cell.median == best
-            published = experiment.published(entry, column)
             row.append(Cell(cell_text(cell, column.decimals), is_best))
-            row.append(Cell(published.text if published else _NOTHING))
+            if any(published):
+                row.append(Cell(paper.text if paper else _NOTHING))
     for row, entry in zip(rows, experiment.models, strict=True):
         seconds = outcome.seconds(entry)
         row.append(Cell(outcome.seeds(entry)))
@@ -61,7 +62,7 @@ def grid(outcome: Outcome) -> tuple[list[str], list[list[Cell]]]:
 
 def markdown(outcome: Outcome) -> str:
     """The table as Markdown."""
-    lines = [*markdown_heading(outcome), *markdown_table(outcome), "", WORDS, "", MODELS]
+    lines = [*markdown_heading(outcome), *markdown_table(outcome), "", WORDS, "", *items(MODELS)]
     return "\n".join([*lines, *markdown_remarks(outcome)]) + "\n"
 
 
@@ -91,8 +92,8 @@ def markdown_remarks(outcome: Outcome) -> list[str]:
     """Notes below the table, and models without numbers."""
     notes = [*outcome.experiment.notes, *outcome.made_of(), *outcome.mixture()]
     troubles = outcome.troubles()
-    lines = ["", *_items(notes)] if notes else []
-    return lines + (["", "Without numbers:", "", *_items(troubles)] if troubles else [])
+    lines = ["", *items(notes)] if notes else []
+    return lines + (["", "Without numbers:", "", *items(troubles)] if troubles else [])
 
 
 def latex(outcome: Outcome) -> str:
@@ -100,7 +101,7 @@ def latex(outcome: Outcome) -> str:
     experiment = outcome.experiment
     headings, rows = grid(outcome)
     caption = " ".join(
-        [f"{experiment.title}.", *outcome.remarks(), WORDS, MODELS, *experiment.notes]
+        [f"{experiment.title}.", *outcome.remarks(), WORDS, *MODELS, *experiment.notes]
     )
     lines = [
         r"\begin{table}",
@@ -150,7 +151,8 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return f"| {' | '.join(padded)} |"
 
 
-def _items(lines: Iterable[str]) -> list[str]:
+def items(lines: Iterable[str]) -> list[str]:
+    """A list in Markdown."""
     return [f"- {line}" for line in lines]
 
 

@@ -11,12 +11,12 @@ from deeplfm.experiments.tables import markdown_lines, number
 
 
 def verdict(outcome: Outcome) -> str:
-    """Columns in which the ensemble has the lowest median, and by how much it loses the others."""
+    """Columns in which the ensemble has the lowest median, and the better models of the others."""
     ours = next((entry for entry in outcome.experiment.models if entry.label == "ensemble"), None)
     if ours is None:
         return _winners(outcome)
     best: list[str] = []
-    lost: list[str] = []
+    better: dict[str, list[str]] = {}
     for column in outcome.experiment.columns:
         mine, (rival, theirs) = outcome.summary(ours, column), _lowest(outcome, column)
         if mine is None or rival is None:
@@ -24,17 +24,19 @@ def verdict(outcome: Outcome) -> str:
         if mine.median <= theirs:
             best.append(column.label)
         else:
-            margin = _margin(mine.median, theirs, column)
-            lost.append(f"in {column.label} to {rival.label} {margin}")
-    n_columns = len(best) + len(lost)
+            first, second = (number(value, column.decimals) for value in (theirs, mine.median))
+            where = f"{column.label} ({first}, ensemble {second})"
+            better.setdefault(rival.label, []).append(where)
+    n_columns = len(best) + sum(map(len, better.values()))
     if not n_columns:
         sentence = "The ensemble has no scores here."
-    elif not lost:
+    elif not better:
         columns = "the only column" if n_columns == 1 else f"all {n_columns} columns"
         sentence = f"The ensemble has the best median in {columns}."
     else:
         won = f"{len(best)} of {n_columns} columns ({', '.join(best)})" if best else "no column"
-        sentence = f"The ensemble has the best median in {won}; it loses {_listed(lost)}."
+        others = [f"{label} in {_listed(columns)}" for label, columns in better.items()]
+        sentence = f"The ensemble has the best median in {won}. Better: {'; '.join(others)}."
     return " ".join([sentence, *_against_paper(outcome)])
 
 
@@ -62,25 +64,14 @@ def _winners(outcome: Outcome) -> str:
     for column in outcome.experiment.columns:
         entry, median = _lowest(outcome, column)
         if entry is not None:
-            parts.append(f"in {column.label} {entry.label} ({number(median, column.decimals)})")
-    return f"The best median has {_listed(parts)}." if parts else "There are no scores here."
+            parts.append(f"{column.label}: {entry.label} ({number(median, column.decimals)})")
+    return f"Best medians: {'; '.join(parts)}." if parts else "There are no scores here."
 
 
 def _lowest(outcome: Outcome, column: Column) -> tuple[Entry | None, float]:
     cells = ((entry, outcome.summary(entry, column)) for entry in outcome.experiment.models)
     known = [(entry, cell.median) for entry, cell in cells if cell is not None]
     return min(known, key=lambda pair: pair[1]) if known else (None, float("nan"))
-
-
-def _margin(mine: float, theirs: float, column: Column) -> str:
-    """Both numbers, and the ratio of two errors or the difference of two log densities."""
-    if column.metric == "nmse" and theirs > 0:
-        ratio = mine / theirs
-        more = f"{ratio:.1f} times as much" if ratio >= 2 else f"{100 * (ratio - 1):.0f} % more"
-    else:
-        more = f"{number(mine - theirs, column.decimals)} more"
-    first, second = (number(value, column.decimals) for value in (mine, theirs))
-    return f"({first} against {second}, {more})"
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -25,7 +25,6 @@ from deeplfm.statespace import (
     StateSpaceConfig,
     StateSpaceLFM,
 )
-from deeplfm.statespace.model import KeptRows
 from deeplfm.training.schedule import History
 
 _KINDS = (DeepLFM, StateSpaceLFM, SharedForcesLFM, OtherOutputsLFM, ClocksLFM)
@@ -137,7 +136,7 @@ def restore_result(contents: Contents, item: Any) -> Any:
         model = new_member(part).to(getattr(torch, description["dtype"]))
         restore(model, tensors_under(f"{index}.", tensors))
         models.append(model.to(description["device"]))
-        if isinstance(model, KeptRows):
+        if isinstance(model, StateSpaceLFM | ClocksLFM):
             check_predictions(ModelAverage.of(model), model.x[-ROWS_PREDICTED:])
     n_models = len(item.members) if isinstance(item, FittedCandidate) else 1
     if len(models) != n_models:

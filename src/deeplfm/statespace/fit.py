@@ -62,14 +62,19 @@ def fit_output(
         seed: of the draws.
         start: logarithms of parameters to start from, by name; those of others are the prior medians.
         fallback: parameters to take where no time is left to fit any.
-        by_prior: draw the parameters from their prior, and weigh these draws by the rows.
+        by_prior: draw the parameters from their prior, and weigh these draws by the rows. Those of an
+            output without known rows, such as a sensor that was taken off before the rows that are kept,
+            are drawn so in any case.
     """
-    n_rows = min(MOST_ROWS, _MOST_STATES // config.n_states)
+    n_known, n_rows = len(known.y), min(MOST_ROWS, _MOST_STATES // config.n_states)
     posterior = Posterior(Evidence([config], [Known(*(part[-n_rows:] for part in known))]))
     mean, spread = posterior.mean, posterior.spread
     lowest, highest = mean - REACH * spread, mean + REACH * spread
     names = Layout(config).names
     begin = [(start or {}).get(name, median) for name, median in zip(names, mean, strict=True)]
+    if not n_known:
+        draws = draws_around(mean, np.diag(spread), config.n_draws, seed)
+        return FittedOutput(mean, draws, 0.0, 0)
     if by_prior:
         return _weighed(posterior, draws_around(mean, np.diag(spread), _PRIOR_DRAWS, seed), config)
     if fallback is not None and stop_requested():
@@ -88,7 +93,7 @@ def fit_output(
         mode, value, n_steps = found.x, float(found.fun), int(found.nit)
     if not np.isfinite(value) or value >= WORST:
         raise TrainingDivergedError(
-            f"state-space model: the evidence of {len(known.y)} rows is not a number. Check the data "
+            f"state-space model: the evidence of {n_known} rows is not a number. Check the data "
             "for values far from all others."
         )
     root, log_volume = np.zeros((len(mean), len(mean))), 0.0

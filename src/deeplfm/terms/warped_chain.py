@@ -45,6 +45,7 @@ _MOST_TO_LEARN = 2000  # rows, the most recent, whose evidence determines the pa
 _HARMONICS, _OF_OTHERS = 40, 10  # of an output's own clock; of the others
 _FAST_ORDER, _FEW_ORDER, _SLOW_ORDER = 16, 4, 3  # of products
 _CERTAIN = (1.5, 2.0)  # least certainty of products that are kept, first and later
+_LEAST_LEFT = 0.02  # of the variance, where another clock is searched for
 _SLOWER = 2.0  # times slower than an output's own clock: that of a modulation
 _JUMP = 0.6  # radians, of a first phase
 _AMPLITUDE = 1e-8  # variance of the logarithm of an amplitude, before the evidence decides
@@ -133,7 +134,10 @@ def _with_slower(
         if own is None or len(chosen) >= n_clocks:
             continue
         below = chosen[own].frequency / _SLOWER
-        cycle = find_own(_unexplained(fitted, output), *_ends(series), below)
+        left = _unexplained(fitted, output)
+        if left.value.var() < _LEAST_LEFT * series[output].value.var():
+            continue
+        cycle = find_own(left, *_ends(series), below)
         if cycle is None or _is_known(cycle, chosen):
             continue
         more = _rough(series, [*chosen, cycle], of_output)
@@ -149,11 +153,10 @@ def _is_known(cycle: Cycle, chosen: Sequence[Cycle]) -> bool:
 def _unexplained(fitted: Fitted, output: int) -> Series:
     """The values of an output without the multiples and products of its clocks."""
     grid, priors, state = fitted.grid, fitted.priors, fitted.state
+    series = grid.series[output]
     phases = grid.phases(grid.knots(priors), state, output)
     basis = design(phases, priors.shapes[output].orders)[0]
-    season = basis[:, :-1] @ state.weights[output][:-1]
-    series = grid.series[output]
-    return series._replace(value=series.value - season)
+    return series._replace(value=series.value - basis[:, :-1] @ state.weights[output][:-1])
 
 
 def _ends(series: Sequence[Series]) -> tuple[float, float]:

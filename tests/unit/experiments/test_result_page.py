@@ -197,17 +197,17 @@ def scored(label, nmse, mnll):
         ([], "The ensemble has the best median in all 2 columns."),
         (
             [scored("GP", 0.1, 2.0), scored("tree", 0.2, 3.0)],
-            "The ensemble has the best median in 1 of 2 columns (MNLL); it loses in a NMSE to GP "
-            "(0.30 against 0.10, 3.0 times as much).",
+            "The ensemble has the best median in 1 of 2 columns (MNLL). Better: GP in a NMSE (0.10, "
+            "ensemble 0.30).",
         ),
         (
             [scored("GP", 0.25, 2.0), scored("tree", 0.4, -0.5)],
-            "The ensemble has the best median in no column; it loses in a NMSE to GP (0.30 against "
-            "0.25, 20 % more) and in MNLL to tree (1.00 against -0.50, 1.50 more).",
+            "The ensemble has the best median in no column. Better: GP in a NMSE (0.25, ensemble 0.30); "
+            "tree in MNLL (-0.50, ensemble 1.00).",
         ),
     ],
 )
-def test_a_sentence_states_where_the_ensemble_is_best_and_where_it_loses(others, sentence):
+def test_a_sentence_states_where_the_ensemble_is_best_and_which_models_are_better(others, sentence):
     tiny = experiment(entry("ensemble"), entry("GP"), entry("tree"), cases=("first",))
     records = [scored("ensemble", 0.3, 1.0), *others]
     assert verdict(Outcome(tiny, records, n_seeds=1)) == sentence
@@ -218,7 +218,7 @@ def test_settings_of_ours_are_compared_with_each_other():
     tiny = experiment(entry("DLFM M=1"), entry("DLFM M=2"), cases=("first",))
     records = [scored("DLFM M=1", 0.3, 1.0), scored("DLFM M=2", 0.2, 2.0)]
     sentence = verdict(Outcome(tiny, records, n_seeds=1))
-    assert sentence == "The best median has in a NMSE DLFM M=2 (0.20) and in MNLL DLFM M=1 (1.00)."
+    assert sentence == "Best medians: a NMSE: DLFM M=2 (0.20); MNLL: DLFM M=1 (1.00)."
 
 
 def test_only_a_dlfm_is_compared_with_the_published_one():

@@ -93,9 +93,27 @@ def test_only_forecasts_are_widened_and_draws_as_much_as_intervals():
     torch.testing.assert_close(after.std(), 2 * before.std())
     torch.testing.assert_close(after.mean, before.mean)
     torch.testing.assert_close(model.posterior(x[20:30]).std(), inside.std())
+    near = torch.linspace(float(x[49]), float(x[50]), 1000)[:, None]
+    steps = model.component_moments(near, model.components[0])[1].sqrt().diff(dim=0)
+    assert steps.abs().max() < 0.01 * after.std()[0]  # bands of components have no step
     drawn = model.draw(x[50:], 4000, seed=0)
     spread = after.component_variance.mean(0).sqrt()
     assert ((drawn.std(0) / spread - 1).abs() < 0.06).all()  # five standard errors
+
+
+def test_an_output_without_rows_has_the_distribution_of_the_prior():
+    known = random_walk(60)
+    model = StateSpaceLFM([CONFIG, CONFIG])
+    y = torch.as_tensor(known.y)[:, None] * torch.tensor([1.0, torch.nan])
+    model.set_train_data(torch.as_tensor(known.x), y)
+    model.fit()
+    prior = StateSpaceLFM([CONFIG])
+    prior.draws[0] = model.draws[1]
+    times = torch.tensor([[10.0], [70.0]], dtype=torch.float64)
+    found = model.posterior(times)
+    torch.testing.assert_close(found.std()[:, 1:], prior.posterior(times).std())
+    assert (found.std()[:, 0] < found.std()[:, 1]).all() and (found.mean[:, 1] == 0).all()
+    assert (model.log_evidence[1], model.forecast_scale[1]) == (0, 1)
 
 
 def test_weights_are_those_of_the_densities_and_equal_where_one_is_missing():

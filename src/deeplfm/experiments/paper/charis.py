@@ -74,11 +74,10 @@ def extrapolation(substitute: str | None = None) -> Experiment:
             "DLFM (reference): 3000 steps, 30 samples, the better of two restarts by the training "
             "objective. The paper gives no number of steps, and its record is not available offline: the "
             "signals are of another patient.",
-            "DLFM has a hidden clock for the pulse, which ABP and ECG share, one for breathing, and sums "
-            "and differences of their phases, since breathing modulates the pulse. Nothing in the "
-            "published model repeats a cycle, unless its frequencies lock on to one.",
-            "Errors of these test rows were seen while clocks were designed: the row of DLFM is no blind "
-            "test.",
+            "DLFM has a hidden clock for the pulse, which ABP and ECG share, and one for breathing. It "
+            "also has sums and differences of their phases, since breathing modulates the pulse. The "
+            "published model repeats a cycle only if its frequencies are trained to those of the cycle.",
+            "These test rows were seen while hidden clocks were designed: no blind test of DLFM.",
         ),
         drawn=("DLFM", "DGP-EQ"),
     )

@@ -62,11 +62,10 @@ def fitzhugh_nagumo() -> Experiment:
             "likely hidden layer, where the published one infers all weights variationally, and "
             "extrapolates by integrating the equation with the fitted parameters.",
             "DLFM (reference): 2000 steps, 30 samples, the better of two restarts by the training "
-            "objective. B holds 1.6 cycles to learn from. A model that repeats its cycle is "
-            "better there than the published DLFM. The paper gives no number of steps and no seeds; "
-            "with these steps, (reference) does not reach the published 0.07.",
-            "Errors of B were seen while clocks were designed, so that the row of DLFM is no "
-            "blind test.",
+            "objective. The paper gives neither the number of steps nor the seeds; with these, "
+            "(reference) does not reach the published 0.07. B has 1.6 cycles to learn from, and models "
+            "that repeat them are better than the published DLFM.",
+            "Test rows of B were seen while hidden clocks were designed: no blind test of DLFM.",
         ),
     )
 
@@ -94,14 +93,14 @@ def lorenz_attractor() -> Experiment:
             {"DLFM": "0.94 | 0.89", "DGP-EQ": "1.09 | 1.24"},
         ),
         notes=(
-            "The paper gives no initial state: each seed takes one of five. Mean of the three outputs.",
-            "The paper does not state its seeds here.",
-            "A latent force model is a function of time and cannot follow a chaotic orbit: NMSE 1 is the "
-            "mean of the tested rows. The mean of the training rows has 1.01 in 80:20 and 4.7 in 98:2 "
-            "(seed 0), whose 20 rows hold one time unit. The ensemble has an autoregression, which is no "
-            "DLFM. The published numbers are not far from the mean either.",
-            "DLFM has clocks whose rate varies so much that its forecast returns to the mean within a "
-            "cycle; where amplitudes were fixed, it did not (1.31 in place of 1.04, 80:20, seed 0).",
+            "Mean of the three outputs. The paper gives no initial state and no seeds: each seed takes "
+            "one of five states.",
+            "A latent force model is a function of time and cannot follow a chaotic orbit, so its NMSE "
+            "is near 1, the error of the mean of the tested rows. The published numbers are near it too. "
+            "The mean of the training rows has 1.01 in 80:20 and 4.7 in 98:2 (seed 0), where 20 rows are "
+            "tested. The ensemble has an autoregression, which is no DLFM.",
+            "The rate of the clocks of DLFM varies so much that its forecast returns to the mean within "
+            "a cycle. With fixed amplitudes it did not (1.31 in place of 1.04, 80:20, seed 0).",
         ),
     )
 

@@ -47,19 +47,18 @@ def toy() -> Experiment:
         ),
         notes=(
             "Data of the authors' code (the published variant), one draw of the noise per seed.",
-            "The signal hardly changes in the gap of the interpolation: NMSE 1 is the noise there.",
+            "In the gap of the interpolation the signal hardly changes, so NMSE 1 is the noise there.",
             "DLFM (reference): 2000 steps, 30 samples, the better of two restarts by the training "
-            "objective, which is not always the better forecast. Its frequencies lock on to those of the "
-            "data or they do not; before they do, all seeds are near the published numbers, and the "
-            "paper does not give the number of steps.",
-            "Nor does it give the seeds. The demo of the authors passes the test rows to training as "
-            "validation rows; no model here sees them.",
-            "DLFM continues the pulse by one hidden clock, with an amplitude that varies as much as the "
-            "evidence of the training rows asks for: the pulse grows, and they hold 1.9 cycles. The "
-            "clock keeps time here, and a season without a hidden layer is still better: see the table "
-            "on depth. DLFM took 4 CPU seconds; its seconds are those of a busy machine.",
-            "Errors of these test rows were seen while clocks were designed: the row of DLFM is no blind "
-            "test.",
+            "objective, which is not always the better forecast. In the first part of training all "
+            "seeds are near the published numbers. Later, frequencies of some seeds reach those of the "
+            "data. The paper gives neither the number of steps nor the seeds.",
+            "The demo of the authors passes the test rows to training as validation rows; no model here "
+            "sees them.",
+            "DLFM continues the pulse with one hidden clock. The pulse grows, and the training rows have "
+            "1.9 cycles of it; how much the amplitude varies is chosen by the evidence. The period is "
+            "constant, so a season without a hidden layer is better still: see the table on depth. "
+            "DLFM took 4 CPU seconds; the seconds in the table are those of a busy machine.",
+            "These test rows were seen while hidden clocks were designed: no blind test of DLFM.",
         ),
         drawn=("GP", "DGP-EQ", "DLFM"),
     )
