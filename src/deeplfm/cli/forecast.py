@@ -99,6 +99,8 @@ def forecast(
         raise InputError("--static: features are given with the series of --new. Add them.")
     results = Results(run, out, plot, report, has_table=True)
     forecaster = load_forecaster(model, may_be_panel=True)
+    if only is not None and new is not None:
+        raise InputError("--only, --new: give one, a series of the panel or the table of new ones.")
     if only is not None:
         forecaster = panels.one_of(forecaster, only)
     chosen: dict[str, Any] = {

@@ -115,8 +115,8 @@ class OverSeries(DeepLFMSettings):
     ) -> pd.DataFrame:
         """Forecasts of series that are not in the panel, which stays as it is; they are not kept.
 
-        A panel whose series share a prior forecasts them without a fit: parameters follow the prior, and
-        levels, trends and seasons are conditioned on the rows. Another one fits each of them.
+        A panel whose series share a prior forecasts them without a fit: draws from the prior are weighed
+        by the rows, and levels, trends and seasons conditioned on them. Another one fits each of them.
 
         Args:
             frame: their rows in long form, with the columns of the panel.

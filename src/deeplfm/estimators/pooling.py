@@ -80,7 +80,7 @@ class Effects:
 
 @dataclass(frozen=True)
 class SharedPrior:
-    """What the series of a panel share.
+    """Prior and width of forecasts that the series of a panel share.
 
     Attributes:
         widening: factor of the standard deviations of forecasts.
@@ -277,8 +277,8 @@ def effects_of(
         moment[0] += expected[0] * center
         weights = covariance @ moment
         gain = variance * precision
-        doubt = np.einsum("np,pq,nq->n", columns, covariance, columns)
-        rest = gain**2 * ((means - columns @ weights) ** 2 + doubt) + (1 - gain) * variance
+        of_mean = np.einsum("np,pq,nq->n", columns, covariance, columns)
+        rest = gain**2 * ((means - columns @ weights) ** 2 + of_mean) + (1 - gain) * variance
         variance = float((rest.sum() + _PRIOR_SERIES * wide) / (len(means) + _PRIOR_SERIES))
         second = (weights**2 + np.diag(covariance))[1:]
         counts = np.bincount(owners, minlength=features.size)

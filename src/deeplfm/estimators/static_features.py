@@ -70,7 +70,7 @@ class StaticFeatures:
 
     @classmethod
     def of(cls, rows: pd.DataFrame) -> StaticFeatures:
-        """What the features of a panel are."""
+        """Numbers and labels in the features of a panel."""
         numbers, labels = {}, {}
         for name, column in rows.items():
             if is_numeric_dtype(column) and not is_bool_dtype(column):

@@ -45,7 +45,6 @@ _MOST_TO_LEARN = 2000  # rows, the most recent, whose evidence determines the pa
 _HARMONICS, _OF_OTHERS = 40, 10  # of an output's own clock; of the others
 _FAST_ORDER, _FEW_ORDER, _SLOW_ORDER = 16, 4, 3  # of products
 _CERTAIN = (1.5, 2.0)  # least certainty of products that are kept, first and later
-_LEAST_LEFT = 0.02  # of the variance, where another clock is searched for
 _SLOWER = 2.0  # times slower than an output's own clock: that of a modulation
 _JUMP = 0.6  # radians, of a first phase
 _AMPLITUDE = 1e-8  # variance of the logarithm of an amplitude, before the evidence decides
@@ -135,8 +134,6 @@ def _with_slower(
             continue
         below = chosen[own].frequency / _SLOWER
         left = _unexplained(fitted, output)
-        if left.value.var() < _LEAST_LEFT * series[output].value.var():
-            continue
         cycle = find_own(left, *_ends(series), below)
         if cycle is None or _is_known(cycle, chosen):
             continue
