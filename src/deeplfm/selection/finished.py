@@ -137,7 +137,8 @@ def restore_result(contents: Contents, item: Any) -> Any:
         model = new_member(part).to(getattr(torch, description["dtype"]))
         restore(model, tensors_under(f"{index}.", tensors))
         models.append(model.to(description["device"]))
-        if isinstance(model, KeptRows):
+        keeps_rows = isinstance(model, KeptRows)
+        if keeps_rows:
             check_predictions(ModelAverage.of(model), model.x[-ROWS_PREDICTED:])
     n_models = len(item.members) if isinstance(item, FittedCandidate) else 1
     if len(models) != n_models:
