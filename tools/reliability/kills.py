@@ -111,7 +111,7 @@ def terminate_runs(count: int, random: np.random.Generator, folder: Path) -> int
     rows = "\n".join(f"{t:.4f},{np.sin(3 * t):.5f}" for t in x)
     (folder / "data.csv").write_text(f"t,y\n{rows}\n")
     series_of(x, 40).to_csv(folder / "panel.csv", index=False)
-    models = ("paper(n_features=5)", "trend + broadband", "sinusoids + level", PANEL)
+    models = ("paper(n_features=5)", "trend + broadband", "sinusoids + broadband", PANEL)
     for case in range(count):
         place = folder / str(case)
         model = models[case % len(models)]
