@@ -34,7 +34,8 @@ def test_none_appears_where_one_fails(tmp_path):
         path.write_text("half")
         raise OSError("disk full")
 
-    with pytest.raises(OSError, match="disk full"), written_together() as add:
+    wanted = r"b.txt: cannot be written \(disk full\)"
+    with pytest.raises(InputError, match=wanted), written_together() as add:
         add(tmp_path / "a.txt", lambda path: path.write_text("new"))
         add(tmp_path / "b.txt", fail)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.txt": "old"}

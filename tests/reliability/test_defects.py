@@ -325,7 +325,7 @@ def test_parquet_with_damaged_metadata_is_read_or_refused(tmp_path: Path, metada
         assert list(read_table(tmp_path / "a.parquet").columns) == ["t", "y"]
 
 
-@pytest.mark.parametrize("rows", ["0,{}\n1,2\n", "{},1\n2,3\n", "a,-{}\n"])
+@pytest.mark.parametrize("rows", ["0,{}\n1,2\n", "{},1\n2,3\n", "a,-{}\n", "7,1\n{},x\n"])
 def test_a_number_of_hundreds_of_digits_is_refused(tmp_path: Path, rows: str) -> None:
     """It ended with an OverflowError of pandas."""
     (tmp_path / "a.csv").write_text("t,y\n" + rows.format("9" * 400))

@@ -37,7 +37,7 @@ MODELS: dict[str, dict[str, Any]] = {
     PANEL: {"model": {"a": "trend + level", "b": "trend + reversion"}, "n_jobs": 1},
     FORCES: {"model": {"a": "trend + level + shared_forces(1)", "b": "trend + level"}},
 }
-N_SERIES = 4
+N_SERIES, MOST_KILLS = 4, 5
 FIT = "import sys; from deeplfm.cli import main; main(sys.argv[1:])"
 
 
@@ -77,12 +77,12 @@ def kill_runs(count: int, random: np.random.Generator, folder: Path) -> int:
     while n_killed < count:
         kind = list(MODELS)[n_runs % len(MODELS)]
         place, n_runs = folder / f"{kind}-{n_runs}", n_runs + 1
-        # The last run may end, however many times it was killed.
+        times = MOST_KILLS  # of one run; then it may end
         while killed(
             lambda place=place, kind=kind: run(place, kind),  # type: ignore[misc]
-            random.uniform(0, 0.7 * seconds[kind]) if n_killed < count else None,
+            random.uniform(0, 0.7 * seconds[kind]) if times else None,
         ):
-            n_killed += 1
+            n_killed, times = n_killed + 1, times - 1
             unreadable = unreadable_in(place)
             report.add("killed", f"{place.name}: {unreadable}" if unreadable else None)
         found = digest_of(deeplfm.load(place / "updated"))
@@ -111,7 +111,7 @@ def terminate_runs(count: int, random: np.random.Generator, folder: Path) -> int
     rows = "\n".join(f"{t:.4f},{np.sin(3 * t):.5f}" for t in x)
     (folder / "data.csv").write_text(f"t,y\n{rows}\n")
     series_of(x, 40).to_csv(folder / "panel.csv", index=False)
-    models = ("paper(n_features=5)", "trend + broadband", "sinusoids + level", PANEL)
+    models = ("paper(n_features=5)", "trend + broadband", "sinusoids + broadband", PANEL)
     for case in range(count):
         place = folder / str(case)
         model = models[case % len(models)]

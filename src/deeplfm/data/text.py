@@ -150,6 +150,7 @@ def parse_text(
             na_values=sorted(MISSING),
             **_EXACT,
         )
+        columns = {name: _tidy(column, mark) for name, column in frame.items()}
     except pd.errors.ParserError as error:
         raise _unreadable(source, str(error)) from error
     except OverflowError as error:  # an integer of 309 digits or more
@@ -157,7 +158,6 @@ def parse_text(
             f"{source}: a whole number is larger than 10^308. Remove it, or leave its field empty to "
             "mark it as missing."
         ) from error
-    columns = {name: _tidy(column, mark) for name, column in frame.items()}
     frame = with_floats(_without_margins(with_columns(frame, columns), layout))
     if not len(frame):
         raise _no_rows(source)

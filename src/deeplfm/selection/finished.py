@@ -25,6 +25,7 @@ from deeplfm.statespace import (
     StateSpaceConfig,
     StateSpaceLFM,
 )
+from deeplfm.statespace.model import KeptRows
 from deeplfm.training.schedule import History
 
 _KINDS = (DeepLFM, StateSpaceLFM, SharedForcesLFM, OtherOutputsLFM, ClocksLFM)
@@ -136,7 +137,8 @@ def restore_result(contents: Contents, item: Any) -> Any:
         model = new_member(part).to(getattr(torch, description["dtype"]))
         restore(model, tensors_under(f"{index}.", tensors))
         models.append(model.to(description["device"]))
-        if isinstance(model, StateSpaceLFM | ClocksLFM):
+        keeps_rows = isinstance(model, KeptRows)
+        if keeps_rows:
             check_predictions(ModelAverage.of(model), model.x[-ROWS_PREDICTED:])
     n_models = len(item.members) if isinstance(item, FittedCandidate) else 1
     if len(models) != n_models:
