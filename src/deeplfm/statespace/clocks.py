@@ -207,7 +207,7 @@ class ClocksLFM(KeptRows):
     ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
         """Mean and variance of one component over paths."""
         part = self._paths(x, _N_PATHS, 0)[self.components.index(component)].to(x)
-        return part.mean(0), part.var(0, correction=0) * self._scale_of_parts(x) ** 2
+        return part.mean(0), part.var(0, correction=0) * self.forecast_scale.to(x) ** 2
 
     @property
     def log_evidence(self) -> float:

@@ -95,13 +95,6 @@ class KeptRows(nn.Module):
         """Factors of the standard deviations of forecasts: one for all draws, or one for each."""
         return self.forecast_scale[None]
 
-    def _scale_of_parts(self, x: Tensor) -> Float[Tensor, " D"]:
-        """Factor of standard deviations of components: that of forecasts at all times, without a step.
-
-        With all variances of the prior larger by a factor, means stay and all variances are larger by it.
-        """
-        return self.forecast_scale.to(x)
-
 
 class StateSpaceLFM(KeptRows):
     r"""Latent force model y = trend + season + covariates + level + noise in state-space form.
@@ -293,9 +286,9 @@ class StateSpaceLFM(KeptRows):
             for i, d in enumerate(range(len(self.config))[outputs]):
                 found[:, s, :, d] = solved.moments(i, component)
         mean, variance = torch.as_tensor(found).to(x)
-        return mean, variance * (
-            self._scale(x) if component is None else self._scale_of_parts(x)
-        ) ** 2
+        # Components have the factor of forecasts at all times: their bands have no step at the last row.
+        scale = self._scale(x) if component is None else self.forecast_scale.to(x)
+        return mean, variance * scale**2
 
     def _solved(
         self, x: Tensor, component: str | None = None
