@@ -34,7 +34,7 @@ def test_the_table_is_printed_and_kept(quick):
     assert done.stdout.strip() == (kept / "table.md").read_text().strip()
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("| DLFM "))
     cells = [cell.strip() for cell in line.strip("|").split("|")]
-    assert (cells[6], cells[8], cells[9]) == ("1.5", "2.4", "1")
+    assert (cells[4], cells[6], cells[7]) == ("1.5", "2.4", "1")
     assert "not fully trained" in done.stdout
     assert "[1/1] DLFM, toy, seed 0: done in " in done.stderr
     assert (kept / "toy.png").read_bytes().startswith(b"\x89PNG")

@@ -172,12 +172,12 @@ class Forecasting(OverSeries):
 
     def _past(self) -> tuple[dict[str, Any], Float64[ndarray, "N P"], pd.DataFrame]:
         """What fits at earlier origins need: settings, inputs and known values."""
+        record = self._record
         if self.measurement_error_:
             raise ConfigError(
                 "backtest: the model was fitted with measurement_error, which the training rows do not "
                 "hold. Fit to the rows before an origin, and evaluate(later), for each origin."
             )
-        record = self._record
         settings = self._settings() | {"model": self.regressor_.model, "checkpoint": None}
         return settings, record.inputs(record.rows), record.observed
 
