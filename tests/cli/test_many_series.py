@@ -47,6 +47,18 @@ def test_forecasts_are_long(place):
     assert (found["sales_low_80"] < found["sales_high_80"]).all()
 
 
+def test_conformal_intervals_of_a_panel(place, capsys):
+    out = place / "conformal.csv"
+    arguments = ("--horizon", 2, "--level", "60", "--fallback", "-q", "-o", out)
+    assert run("forecast", place / "m", "--conformal", 3, *arguments) == 0
+    found = pd.read_csv(out)
+    assert len(found) == 6
+    assert (found["sales_low_60"] < found["sales_high_60"]).all()
+    arguments = ("--new", place / "sales.csv", "--conformal", 3)
+    assert run("forecast", place / "m", *arguments) == 2
+    assert "--conformal: not possible with --new" in capsys.readouterr().err
+
+
 def test_a_series_that_failed_is_reported(place, capsys):
     again = ("--config", place / "m" / "run.toml", "--json", "--overwrite", "-o", place / "again")
     assert run("fit", place / "sales.csv", *again) == 0

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LIMITS = {"fit": 40, "forecast": 16, "posterior": 14}
+LIMITS = {"fit": 40, "forecast": 17, "posterior": 14}
 
 
 def test_fit_forecast_and_posterior_pass_through_few_files() -> None:

@@ -106,8 +106,11 @@ def forecast(
     chosen: dict[str, Any] = {
         "level": _numbers(level, "--level"),
         "quantiles": _numbers(quantiles, "--quantiles"),
-        "conformal": conformal,
     }
+    if conformal is not None:
+        if new is not None:
+            raise InputError("--conformal: not possible with --new, whose models have no fit.")
+        chosen["conformal"] = conformal
     if forecaster.panel_ is not None:
         panels.refuse_pages(plot, report)
         if times is not None:

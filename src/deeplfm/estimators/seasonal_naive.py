@@ -56,8 +56,9 @@ class SeasonalNaive:
         coverage: float = 0.95,
         level: Any = None,
         quantiles: Any = None,
+        conformal: Any = None,
     ) -> pd.DataFrame:
-        """The table that :meth:`DeepLFMForecaster.forecast` has."""
+        """The table that :meth:`DeepLFMForecaster.forecast` has; ``conformal`` changes no interval."""
         targets = list(self.rows.columns)
         index = Record(self.timeline, targets, [], self.rows).ahead(horizon, until, times, None)
         chosen = interval_columns(coverage, level, quantiles)
