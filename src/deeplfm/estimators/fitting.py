@@ -213,7 +213,7 @@ class Fitting(DeepLFMSettings):
         self, arrays: Arrays, models: dict[str, Sum]
     ) -> tuple[Scaling, ModelAverage, Selection]:
         """The average that forecasts, by the evidence; the cheapest sum is the last."""
-        judge = next(reversed(models.values())).alone
+        cheapest = next(reversed(models.values())).alone
 
         def prepare(
             is_log: NDArray[np.bool_], is_alone: bool
@@ -222,13 +222,13 @@ class Fitting(DeepLFMSettings):
             rows = self._rows(arrays, scaling).everything()
             sums: dict[str, Model] = dict(models)
             if is_alone:
-                sums = {next(reversed(models)): judge}
+                sums = {next(reversed(models)): cheapest}
             return scaling, rows, self._candidates(sums, float(scaling.x_scale[0]))
 
         n_outputs = arrays.y.shape[1]
         may_be_log = np.zeros(n_outputs, bool)
         if self.log_targets is None and arrays.error is None:
-            is_cheap = is_exact(judge)  # a second fit of clocks needs a reason
+            is_cheap = is_exact(cheapest)  # a second fit of clocks needs a reason
             may_be_log = (
                 is_positive(arrays) if is_cheap else may_be_logarithms(arrays, is_series=True)
             )
@@ -241,7 +241,7 @@ class Fitting(DeepLFMSettings):
                 may_be_log,
                 self._logarithms(arrays, by_itself=False),
                 self.random_state,
-                is_by_last=judge == next(reversed(models.values())),
+                is_by_last=cheapest == next(reversed(models.values())),
             )
         if world().size > 1 and world().writes:
             warnings.warn(

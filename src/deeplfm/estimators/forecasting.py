@@ -171,7 +171,7 @@ class Forecasting(OverSeries):
         return evaluation.backtest(*self._past(), folds, horizon, self._bounds)
 
     def _past(self) -> tuple[dict[str, Any], Float64[ndarray, "N P"], pd.DataFrame]:
-        """What fits at earlier origins need: settings, inputs and known values."""
+        """Settings, inputs and known values, for fits at earlier origins."""
         if self.measurement_error_:
             raise ConfigError(
                 "backtest: the model was fitted with measurement_error, which the training rows do not "
