@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from deeplfm.errors import ConfigError
+from deeplfm.features import SYSTEMS
 from deeplfm.terms.base import NAMED_MODELS, TERMS, Declared, NamedModel, Term
 from deeplfm.terms.sums import Sum
 
@@ -111,6 +112,8 @@ def _kind(name: str, text: str) -> type[Declared]:
         return kind
     close = difflib.get_close_matches(name.lower(), [*known, *by_class], n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
+    if name in SYSTEMS:
+        hint = f" It is a system: name it in a term, such as deep(system={name})."
     raise ConfigError(
         f"model: {name!r} in {text!r} is no term.{hint} Terms: {', '.join(TERMS)}; whole models: "
         f"{', '.join(NAMED_MODELS)}."
@@ -118,8 +121,10 @@ def _kind(name: str, text: str) -> type[Declared]:
 
 
 def _value(node: ast.expr, text: str) -> Any:
-    """A literal, a nested term, or a bare word as a string."""
+    """A literal, a nested term, true or false, or another bare word as a string."""
     if isinstance(node, ast.Name):
+        if node.id.lower() in ("true", "false"):
+            return node.id.lower() == "true"
         known = {**TERMS, **NAMED_MODELS}
         return _read(node, text) if node.id.lower() in known else node.id
     if isinstance(node, ast.Call):

@@ -108,6 +108,7 @@ def test_adding_keeps_the_order_and_terms_are_frozen() -> None:
     [
         ("trend+season( 12 )+level", Trend() + Season(12) + LocalLevel()),
         ("season(1D) + level(damped)", Season("1D") + LocalLevel(damped=True)),
+        ("level(damped=true)", Sum((LocalLevel(damped=True),))),
         ("season('7 days')", Sum((Season("7 days"),))),
         ("deep(3, 2, system=eq) + broadband", Deep((3, 2), system="eq") + BroadBand()),
         ("warped(season) + Trend()", WarpedTime(Season()) + Trend()),
@@ -122,6 +123,7 @@ def test_the_grammar_is_short(text: str, declared: object) -> None:
     ("text", "message"),
     [
         ("sesaon(12)", r"'sesaon' in 'sesaon\(12\)' is no term. Did you mean 'season'"),
+        ("ode2", r"It is a system: .* deep\(system=ode2\)"),
         ("trend + ", r"'trend \+ ' cannot be read"),
         ("trend * 2", "is no term"),
         ("season(12, peroid=3)", "season in .* takes period, .*; found peroid"),
