@@ -90,7 +90,7 @@ def plot_spectrum(
         color, marker = line_style(style)["color"], _MARKERS[style % len(_MARKERS)]
         ax.vlines(frequency, np.finfo(float).tiny, power, color=color, linewidth=0.8, alpha=0.35)
         dots: dict[str, Any] = {"linestyle": "", "markersize": 3.5, "markeredgewidth": 0}
-        label = f"learned sinusoids ({spectrum.member})"
+        label = f"learned sinusoids: {spectrum.member}"
         ax.plot(frequency, power, marker=marker, color=color, **dots, label=label, zorder=3)
         strongest += power.tolist()
     top = max(strongest, default=1.0)

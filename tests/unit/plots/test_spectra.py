@@ -64,7 +64,7 @@ def test_learned_sinusoids_are_drawn_over_the_periodogram(drawn):
     time, value = series()
     learned = Spectrum("abp", "deep", np.array([0.0, 0.1, 0.7]), np.array([9.0, 1e-2, 4.5]))
     assert plot_spectrum(ax, [learned], pd.Series(value, index=time)) is ax
-    dots = drawn(ax)["learned sinusoids (deep)"]
+    dots = drawn(ax)["learned sinusoids: deep"]
     np.testing.assert_array_equal(dots.get_xydata(), [[0.1, 1e-2], [0.7, 4.5]])  # none at zero
     x, y = drawn(ax)["periodogram of the data"].get_data()
     np.testing.assert_array_equal(np.stack([x, y]), np.stack(power_spectrum(time, value)))
@@ -92,7 +92,7 @@ def test_every_output_has_its_spectrum(n_outputs, drawn):
 
 def test_outputs_without_data_have_sinusoids_alone(drawn):
     (ax,) = spectrum_figure([gain("abp")]).axes
-    assert list(drawn(ax)) == ["learned sinusoids (pursuit)"]
+    assert list(drawn(ax)) == ["learned sinusoids: pursuit"]
 
 
 def test_dates_are_refused_since_frequencies_are_per_number():
