@@ -24,6 +24,7 @@ from deeplfm.statespace.phase_fit import (
     with_noise_of_residuals,
 )
 from deeplfm.statespace.phase_solve import Grid, Priors, Sample, State, linearise, solve
+from deeplfm.statespace.phase_track import without_level
 from deeplfm.statespace.phases import JITTER, Array, Clock, Orders, Series, Shape, design
 from deeplfm.terms.clock_cycles import (
     ALIKE,
@@ -91,17 +92,26 @@ def fit_clocks(series: Sequence[Series], n_clocks: int = 3) -> Fitted:
     if not all(can_be_followed(cycle.frequency, series, first, last) for cycle in chosen):
         raise UnsuitableError("rows without a gap of thousands of cycles")
     whole = [
-        followed_back(
-            cycle,
-            [item for item, clock in zip(series, of_output, strict=True) if clock == c],
-            begin,
-            first,
-            last,
-        )
+        followed_back(cycle, _carriers(series, chosen, of_output, c), begin, first, last)
         for c, cycle in enumerate(chosen)
     ]
     grid = _grid(series, whole)
     return _of_all(grid, fitted, _start(grid, whole, of_output)[1])
+
+
+def _carriers(
+    series: Sequence[Series], chosen: Sequence[Cycle], of_output: Sequence[int | None], clock: int
+) -> list[Series]:
+    """The outputs that follow a clock; or, of a slower one, the levels of those with faster clocks."""
+    pairs = list(zip(series, of_output, strict=True))
+    if clock in of_output:
+        return [item for item, own in pairs if own == clock]
+    periods = [(item, 2 * np.pi / chosen[own].frequency) for item, own in pairs if own is not None]
+    return [
+        item._replace(value=item.value - without_level(item, period).value)
+        for item, period in periods
+        if len(item.time) > 1
+    ]
 
 
 def _refined(fitted: Fitted) -> Fitted:

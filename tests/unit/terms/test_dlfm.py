@@ -53,3 +53,17 @@ def test_a_pulse_that_breath_modulates_has_two_clocks(seed: int) -> None:
     assert len(model.model_.members[0].config.clocks) == 2
     ahead = time[380:]
     assert np.mean((model.predict(ahead) - values[380:]) ** 2) < 0.02 * np.var(values[380:])
+
+
+def test_a_slower_clock_is_followed_through_a_long_record() -> None:
+    """2000 rows determine the clocks. Both rates vary, so that phases must be followed before them."""
+    time = np.arange(2400.0)
+    pulse = 2 * np.pi * np.cumsum(1 + 0.02 * np.sin(time / 300)) / 21
+    breath = 2 * np.pi * np.cumsum(1 + 0.05 * np.sin(time / 400)) / 130
+    values = np.exp(1.2 * np.cos(pulse)) * (1 + 0.15 * np.cos(breath)) + 0.8 * np.sin(breath)
+    values += 0.05 * np.random.default_rng(0).normal(size=len(time))
+    model = DeepLFMRegressor("warped", progress=False).fit(time[:2300], values[:2300])
+    assert len(model.model_.members[0].config.clocks) == 2
+    for some in (slice(0, 300), slice(2300, 2360)):  # far before, and ahead
+        error = np.mean((model.predict(time[some]) - values[some]) ** 2)
+        assert error < 0.05 * np.var(values)
