@@ -100,7 +100,7 @@ def lorenz_attractor() -> Experiment:
             "The mean of the training rows has 1.01 in 80:20 and 4.7 in 98:2 (seed 0), where 20 rows are "
             "tested. The ensemble has an autoregression, which is no DLFM.",
             "The rate of the clocks of DLFM varies so much that its forecast returns to the mean within "
-            "a cycle. With fixed amplitudes it did not (1.31 in place of 1.04, 80:20, seed 0).",
+            "a cycle. With fixed amplitudes it did not (80:20, seed 0: 1.31).",
         ),
     )
 
